@@ -1,7 +1,7 @@
 """Names for what a derivative reads again: operands of nonlinear operations become lets, by rules.
 
-A tangent reads an operand of a nonlinear operation once for its value, and once for its derivative. Without a let both
-compute it, and so the number of operations grows with the depth of the program.
+A tangent reads an operand of a nonlinear operation once for its value, and once for its derivative. Without a let, it
+computes the operand twice. The number of operations then grows with the depth of the program.
 """
 
 from __future__ import annotations
@@ -176,9 +176,9 @@ def fresh_let(program: Program) -> str:
 
 
 def unify(one: Derivation, other: Derivation, names: Collection[str]) -> bool:
-    """Unfold lets until the goals of two derivations are equal: those with some names, and others where they differ.
+    """Unfold lets until the goals of two derivations are equal. Return whether they are.
 
-    Return whether the goals are equal.
+    Lets with some names are all unfolded, others only where the goals differ.
     """
     return all(_unfold(work, (), names) for work in (one, other)) and _agree(one, other, ())
 
@@ -216,7 +216,7 @@ def _by_elements(work: Derivation, path: Path, other: Expr) -> bool:
 
 
 def _reduced(work: Derivation, path: Path, other: Expr) -> bool:
-    """Unfold a let, read an element of a term, or remove a guard that is true, unless the other term is one too."""
+    """Unfold a let, read an element of a term, or remove a true guard, unless the other term has the same form."""
     match work.term(path):
         case terms.Let() if not isinstance(other, terms.Let):
             return work.attempt("unfold_let", path)

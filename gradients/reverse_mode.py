@@ -1,4 +1,4 @@
-"""Gradients: programs that a derivation from the pairing of a tangent arrives at, with their theorems."""
+"""Gradients: programs derived from the pairing of a cotangent with a tangent, with their theorems."""
 
 from __future__ import annotations
 
@@ -98,10 +98,10 @@ def gradient(program: Program, wrt: str | Sequence[str], *, keep: str | Sequence
     of the cotangent with the tangent: Σ dout · tangent = Σ gradient · dx.
 
     `keep` names lets that the gradient program does not compute again: it takes them as inputs, before the cotangent.
-    `.forward` is the program that returns them as further results. They are first moved out of all loops, so that the
-    theorem is about an equal program, and the gradient on its right side computes them in lets.
+    `.forward` is the program that returns them as further results. These lets are first moved out of all loops, so the
+    theorem is about an equal program. The gradient on its right side computes these lets.
 
-    Raises the errors of `tangent`, and `InvalidArgument` for names of no let. Raises `DoesNotApply` also for a
+    Raises the errors of `tangent`, and `InvalidArgument` for names that are not lets. Raises `DoesNotApply` also for a
     conversion between floating-point types, for a tensor of more than four dimensions, where a rule cannot be proved to
     apply, and for a let that cannot be moved out of loops.
 
@@ -147,9 +147,10 @@ def _derived(program: Program, wrt: tuple[str, ...]) -> Gradient:
 
 
 def _name_operands(work: Derivation, program: Program, wrt: tuple[str, ...], cotangent: Array) -> None:
-    """Continue from the pairing with the tangent of a program to that of an equal program with named operands.
+    """Rewrite the pairing with a program's tangent to that of an equal program whose operands are bound to lets.
 
-    Elements of whole tensors, as in Σi (x + y)[i], are computed one by one first, or each would add a whole tensor.
+    First, elements of whole tensors, as in Σi (x + y)[i], are computed one by one. Otherwise each of them would add a
+    whole tensor.
     """
     named = reschedule(program.whole).begin()
     reduce_accesses(named)
@@ -161,7 +162,7 @@ def _name_operands(work: Derivation, program: Program, wrt: tuple[str, ...], cot
     other = reschedule(paired_with(tangent(named.goal, wrt), cotangent)).begin()
     before = work.checkpoint
     if unify(work, other, (naming.name, f"d{naming.name}")):
-        # A step may not be reversible, where its two sides simplify conditions on indices differently.
+        # A step may be irreversible if its two sides simplify conditions on indices differently.
         with suppress(NotEqual):
             work.follow(symmetry(other.theorem))
             return

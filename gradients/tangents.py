@@ -225,9 +225,9 @@ class _Tangent:
         return terms.Let(e.value, close_tensor(body, bound), e.name, e.mark)
 
     def _rec(self, e: terms.Rec, value: Expr | None) -> Expr | None:
-        """Return let y := e in the recurrence of the tangents of its rows, which read the rows of y before them.
+        """Return let y := e in (a recurrence of the tangents of the rows of y). They read earlier rows of y.
 
-        It is zero if the first rows have tangent zero, and each row has one if the rows before it have.
+        The tangent is zero if that of the first rows is, and if that of each row is whenever those of earlier rows are.
         """
         all_rows = terms.TensorVar(next(fresh_uid), e.rows, e.type)
         p, k = Var(next(fresh_uid), e.name), Var(next(fresh_uid), "k")

@@ -396,9 +396,10 @@ class Differentiable:
         return operators.registered(program, self._call, name, computed, (backward, set_up), scalars=True)
 
     def operator_named(self, name: str) -> Any:
-        """Return the operator of this layer under a name, which PyTorch's operators of backward passes have.
+        """Return the PyTorch operator of this layer, registered under a name at the first use.
 
-        Its derivative is that of the layer. Unlike `torch`, it takes scalars as tensors only, and returns kept lets.
+        The name distinguishes the operators of backward passes. The derivative is that of the layer. Unlike `torch`,
+        the operator takes scalars as tensors only, and returns kept lets.
         """
         with self._lock:
             if "_operator" not in vars(self):

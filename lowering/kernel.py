@@ -51,10 +51,10 @@ from lowering.validation.interface import Validation
 
 AnyArray: TypeAlias = npt.NDArray[Any]
 Known: TypeAlias = tuple[tuple[int, ...], tuple[int, ...], tuple[bool, ElementConstraints] | None]
-"""Sizes, shape of the result, and checks of elements: whether they decide that indices fit, and their limits."""
+"""Sizes, shape of the result, and checks of elements, if any: whether indices may overflow by them, and limits."""
 
 StridedKey: TypeAlias = tuple[tuple[tuple[str, UnitStrides | None], ...], UnitStrides | None]
-"""The inputs with strides and the output, each with which of its strides are one element."""
+"""The names of the inputs with strides, and the output; for each, which of its strides equal one element."""
 
 CACHED_SHAPES: Final = 64
 """Number of combinations of shapes that a kernel remembers as valid."""
@@ -221,7 +221,7 @@ def _checked(program: Program, target: str, sizes: Mapping[str, int] | None = No
 
 @dataclass(frozen=True, slots=True)
 class UnbuiltKernel:
-    """A kernel for which the C compiler has not run. `build` runs it, in any thread; `kernel` too, if needed."""
+    """A kernel for which the C compiler has not run. `build` and, if needed, `kernel` run it, in any thread."""
 
     program: Program
     nest: LoopNest
@@ -256,8 +256,9 @@ class Kernel(Compiled):
 
     The result is a new array: a NumPy array, or one of the library of the first input that is not a NumPy array. With
     `out`, an array of the result's shape and element type is filled instead. A result of rank 0 is an array of rank 0.
-    `out` overlaps no input, or is an input of which each element is proved to be read before it is overwritten. It may
-    be a slice or a transpose, which is filled by its strides; then it shares no element with an input.
+    `out` must not overlap an input, unless it is an input of which each element is proved to be read before it is
+    overwritten. It may be a slice or a transpose, which is filled by its strides; then it shares no element with an
+    input.
     Several results are a named tuple of views of one array, and `out` is that array, of one dimension. If they have
     different element types, each is a separate array, and `out` is a tuple of such arrays.
 
@@ -463,7 +464,7 @@ class Kernel(Compiled):
         options = dict(named)
         if "seconds" in self._arguments:
             options["seconds"], seconds = seconds, 0.5
-        # `whole` of results in one array takes `out`.
+        # For results in one array, `whole` returns the array that `out` takes.
         first = (self if self.nest.results else self.whole)(*arrays, **options)
         if self._pattern is None and self._assembler is None:
             options.setdefault("out", first)
@@ -512,7 +513,7 @@ class Kernel(Compiled):
 
     @property
     def _nest_as_compiled(self) -> LoopNest:
-        """The nest, marked as computed in its order if the text is compiled so."""
+        """The nest, marked `in_order` if the C text is compiled without reassociation."""
         return replace(self.nest, in_order=self.nest.in_order or cancels(self.nest))
 
     @cached_property
@@ -600,8 +601,8 @@ class Kernel(Compiled):
         The folder contains the C code, a header with the contract, the formula as plain loops, a Makefile, and a
         program that compares both on random data that satisfies the declarations. If the program is the right-hand
         side of `theorem`, the plain loops compute its left-hand side, and its certificate is written too. `sizes` are
-        the default sizes of the check, which has several otherwise; its command line accepts others. All files are
-        written, or none.
+        the sizes that the check uses by default; without them, it uses several choices. Its command line accepts
+        others. All files are written, or none.
 
         Raises `InvalidArgument`, also if the folder cannot be written.
         """

@@ -188,7 +188,7 @@ def scalar(
 
 
 def _converted(e: ScalarExpr, dtype: str) -> ScalarExpr:
-    """Convert a scalar, unless it was just converted from this type to the one in which it is computed with."""
+    """Convert a scalar to a type; if it was just converted from this type for computing, return the original."""
     if isinstance(e, Convert) and dtype in STORED and (e.argument.dtype, e.dtype) == (dtype, TYPES[dtype].computed_as):
         return e.argument
     return Convert(e, dtype)
@@ -302,7 +302,7 @@ def lower_unchecked(program: Program, *, registers: bool = True) -> ln.LoopNest:
 def lowered_by(
     program: Program, *, registers: bool, origins: bool = False, strict: bool = False, own_buffers: bool = False
 ) -> tuple[ln.LoopNest, Collection[Path]]:
-    """Return the loop nest of a program, and the marked loops that are in it or would compute nothing.
+    """Return the loop nest of a program, and the marked loops that it contains or that would compute nothing.
 
     With `own_buffers`, results are stored to the output before their conversion to a common type.
     """
@@ -319,7 +319,7 @@ def lowered_by(
 
 
 def _is_joined(e: terms.Expr) -> bool:
-    """Return whether a tensor is put together of parts: where a guard is false, one may be longer than the whole."""
+    """Return whether a tensor consists of parts. Where a guard is false, a part may be longer than the whole."""
     return isinstance(e, terms.Concat | terms.Rec) or (
         isinstance(e, terms.Reshape) and isinstance(e.op, terms.PadLeft | terms.PadRight)
     )
@@ -652,9 +652,9 @@ class _Lowering:
         return (start, *loop, *self._store(ln.Choose(nonempty, result, ln.Number(0, total.dtype)), to))
 
     def _folds_into(self, e: terms.Reduce, to: Destination, context: Context) -> bool:
-        """Return whether the terms of a maximum, minimum or product can be folded into what its result enters.
+        """Return whether the terms of a maximum, minimum or product can be folded directly into a surrounding fold.
 
-        That is a fold of the same kind. Without terms, the result would be zero.
+        Both must be of the same kind. There must be terms, since the result without terms is zero.
         """
         if e.monoid == "sum" or to.op != terms.OF_MONOID[e.monoid] or self._is_assembled(to.storage):
             return False

@@ -46,9 +46,9 @@ def normalize(
 ) -> Program:
     """Return the normal form of a program: an equal program with the same padding.
 
-    With `one_pass`, all arithmetic is done element by element, so that all its elements are stored. Two statements
-    would not store to elements that neither of them reaches. With `in_order` this holds except for additions of sums
-    if the program is assembled. A sum starts at 0, so it is never -0, and x + 0 is x where it has no terms.
+    With `one_pass`, all arithmetic is done element by element, so that all its elements are stored. In two statements,
+    elements that neither of them reaches would not be stored. `in_order` does the same, except for additions of sums if
+    the program is assembled: a sum starts at 0, so it is never -0, and x + 0 is x where the other sum has no terms.
 
     With `own_buffers`, the conversions of several results to a common type remain, and their operands are normalised.
     """
@@ -120,7 +120,8 @@ class _Normalizer:
     def _all_stored(self, e: terms.Expr, monoid: terms.Monoid) -> terms.Expr:
         """Normalise a term of a fold: all elements are stored, zero where they are padding.
 
-        A term that is such a fold itself stays one, if it has terms. It then folds them into the same elements.
+        If the term is a fold of the same kind and is proved to have terms, it remains a fold. Its terms are then folded
+        into the same elements.
         """
         if isinstance(e, terms.Gen):
             return replace(e, body=self._all_stored(e.body, monoid))

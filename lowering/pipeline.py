@@ -60,17 +60,18 @@ def lower(
     With `strict`, floats are computed by the operations of the program in its order: each sum has a variable or buffer
     that starts at zero and takes its terms in the order of their index, also where it is a term of another sum.
 
-    If the program has an `assembly`, the stored cells are the entries of the result. For the output, no zeros are then
-    stored to pads, to false guards or for empty sums, and no buffer is in its storage. Entries of a type that is only
+    If the program has an `assembly`, the stored cells are the entries of the result. Then no zeros are stored to the
+    output for pads, false guards or empty sums, and no buffer shares its storage. Entries of a type that is only
     stored, such as float16, are computed in a wider type; the caller converts them.
 
-    The inputs `strided`, and the output for None, have strides as parameters (`lowering.strided`).
+    The inputs named in `strided` have strides as parameters, and so has the output if it contains None
+    (`lowering.strided`).
 
     With `own_buffers`, each of several results of different element types has a buffer, if its stores are proved to be
     disjoint from those of the others (`lowering.results`). Results of int64 together with floats always have one.
 
-    Raises `InvalidArgument`, also for such results that are not separated, `UnsafeAccess`, `UnsafeTruncation`,
-    `IllegalMark`, and `NotAssembled` for a result whose entries cannot be assembled.
+    Raises `InvalidArgument`, also for results of int64 together with floats that are not proved disjoint;
+    `UnsafeAccess`, `UnsafeTruncation`, `IllegalMark`; `NotAssembled` for a result whose entries cannot be assembled.
     """
     if not isinstance(vector_bytes, int) or vector_bytes not in (16, 32, 64):
         raise InvalidArgument(f"vector_bytes={brief(vector_bytes)}", required="16, 32 or 64")

@@ -50,9 +50,9 @@ def with_result_buffers(
 ) -> tuple[ln.LoopNest, Collection[Path]] | None:
     """Return the nest, before the passes, with a buffer for each result, and the marked loops in it.
 
-    None if a place in the output is not proved to be in one result, if a sum is added to a result of another type, or
-    if a result is read again, as rows of a recurrence are, whose values are converted when they are stored. None also
-    if a result of int64 would be converted from float64.
+    Return None in these cases: a place in the output is not proved to be in one result; a sum is added to a result of
+    another type; a result is read again, like rows of a recurrence, although its values are converted when they are
+    stored; a result of int64 would be converted from float64.
     """
     ids = ln.unused_ids(nest)
     parts = [

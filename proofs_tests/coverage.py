@@ -1,12 +1,12 @@
 """Coverage of the library by its tests, by package: `python -m proofs_tests.coverage [PACKAGE…]`.
 
 Without arguments the whole suite runs and the whole library is measured. A package runs with the tests that
-`proofs_tests.mutation` lists for it. Subprocesses of tests and the `--workers` of pytest-xdist are measured too. The
-package coverage is required. `--missing` lists the lines and branches that no test reaches.
+`proofs_tests.mutation` lists for it. Subprocesses of tests and the `--workers` of pytest-xdist are measured too.
+coverage.py must be installed. `--missing` lists the lines and branches that no test reaches.
 
 `--tests PATH` runs a part of the suite, and `--add` adds the results of earlier runs. A branch is an outcome of a
-condition. Whether a `case` without a condition is reached is shown by the line below it. Functions that need a module
-which is not installed are excluded, and the last lines of the report list them.
+condition. A `case` without a condition is not counted as a branch: the line below it shows if it is reached. Functions
+that need a module which is not installed are excluded, and the last lines of the report list them.
 """
 
 from __future__ import annotations
@@ -109,11 +109,13 @@ def _share(reached: int, of: int) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command. Return 1 if a test fails, 2 without the package coverage."""
-    parser = argparse.ArgumentParser(prog="python -m proofs_tests.coverage", description="What the tests reach.")
+    """Run the command. Return 1 if a test fails, 2 if coverage.py is not installed."""
+    parser = argparse.ArgumentParser(
+        prog="python -m proofs_tests.coverage", description="Measure the coverage of the tests."
+    )
     parser.add_argument("packages", nargs="*", metavar="PACKAGE", help=f"{', '.join(SCOPES)} (default: all)")
     parser.add_argument("--workers", default="0", help="processes of pytest-xdist (default: none)")
-    parser.add_argument("--tests", action="append", default=[], metavar="PATH", help="some of the tests instead")
+    parser.add_argument("--tests", action="append", default=[], metavar="PATH", help="run only these tests")
     parser.add_argument("--add", action="store_true", help="count what earlier runs have reached too")
     parser.add_argument("--missing", action="store_true", help="list what no test reaches")
     asked = parser.parse_args(argv)

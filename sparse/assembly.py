@@ -26,8 +26,8 @@ from sparse.views import Identity, Permuted, Storage
 class ResultMaker:
     """Makes a tensor in a format from assembled rows; `order` are the dimensions of the tensor, that of the rows first.
 
-    The arrays of formats with dense rows or compressed levels are those of the rows, or are read off them. Other
-    formats encode the coordinates of the entries, which are sorted.
+    For formats with dense rows or compressed levels, the arrays are those of the rows, or are made from them without
+    sorting. Other formats encode the sorted coordinates of the entries.
     """
 
     format: Storage
@@ -83,7 +83,7 @@ class Rows:
         return cls((1, 0) if isinstance(tensor.format.view, Permuted) else (0, 1), tensor.shape, pos, crd, values)
 
     def levels(self, form: Storage) -> list[Metadata] | None:
-        """Return the levels of a format, without sorting; None if they are not read off the rows."""
+        """Return the levels of a format, without sorting; None if the rows do not determine them."""
         order = form.view.order if isinstance(form.view, Permuted) else tuple(range(len(self.shape)))
         if order != self.order or not is_read_off_rows(form, len(self.shape)):
             return None

@@ -1,8 +1,8 @@
 """Conversions between formats by kernels: the identity program of two formats, with an assembled result.
 
 Making a kernel takes about as long as converting some million entries by NumPy. So a conversion is compiled once NumPy
-has spent this time on it in the process. The total time is then about twice that of the better choice at most, if the
-kernel is faster. A failed compilation is not repeated: it costs its time once, and NumPy converts.
+has spent this time on it in the process. If the kernel is faster, the total time is then at most about twice that of
+the better choice. A failed compilation is not repeated, and NumPy converts instead.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ additional assumptions
   `nest` in the Rocq file is this loop nest, and the generated C implements it"""
 """Assumptions of the theorem about a loop nest."""
 ASSEMBLED: Final = """\
-  `assembled` and `decompressed` in rewrites/rocq/Assembling.v say what entries are, and what their arrays represent"""
+  `assembled` and `decompressed` in rewrites/rocq/Assembling.v define the entries, and what their arrays represent"""
 """Assumption of the theorem about an assembled result."""
 REFUSED: Final = """\
 Rocq accepted all earlier lemmas. The theorem may still hold: neither a proof nor a counterexample was found."""

@@ -83,7 +83,7 @@ def shipped_picture() -> Path:
 
 
 def read_picture(path: Path, *, into: Path | None = None) -> Photo:
-    """Read a picture as 8-bit grey or colour. `into`, if not None, is checked to be a directory or new.
+    """Read a picture as 8-bit grey or colour. `into`, if not None, must be a directory or not exist.
 
     Raises `ImageError`.
     """
@@ -223,7 +223,8 @@ class Schedule:
 def blur() -> Program:
     """Return the two-stage blur of §8.1.1 (Fig. 8.1): sums of three pixels in each row, then of three rows of these.
 
-    It is not normalised. Pixels beyond the border are zero: each stage guards accesses that would be out of bounds.
+    The sums are not divided by 9. Pixels beyond the border are zero: each stage guards accesses that would be out of
+    bounds.
     """
     n, m = atl.sizes("n m")
     v = atl.tensor("v", n, m)

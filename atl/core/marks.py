@@ -77,9 +77,9 @@ class LetMark(Enum):
     GLOBAL = "global"
     """Global memory of a GPU."""
     SCRATCHPAD = "scratchpad"
-    """Scratchpad of the systolic core, whose partitions are the first dimension."""
+    """Scratchpad of the systolic core. The first dimension of the value is along its partitions."""
     ACCUMULATOR = "accumulator"
-    """Memory of the systolic core to which products are added, with partitions along the first dimension."""
+    """Memory of the systolic core to which products are added. The first dimension is along its partitions."""
 
     @property
     def stages(self) -> int:
@@ -135,9 +135,10 @@ STAGED: Final = (LetMark.SHARED_2, LetMark.SHARED_3, LetMark.SHARED_4)
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """A kind of places where the iterations of marked loops run, with its axes in order.
+    """A level of parallel hardware that runs iterations of marked loops: ranks, blocks or threads, by axes in order.
 
-    `ordered_by` orders two places after each other. If `folds`, places may fold into one scalar variable.
+    `ordered_by` is the operation that orders an access after those of other ranks, blocks or threads. If `folds`,
+    they may fold into one scalar variable.
     """
 
     name: str
@@ -170,7 +171,7 @@ CONCURRENT: Final = frozenset((LoopMark.PARALLEL, *LANES, *DEVICES, *BLOCKS, *TH
 """Marks of loops whose iterations run concurrently and must be free of data races."""
 
 BINDER_KIND: Final[dict[MarkKind, str]] = {LoopMark: "a loop", LetMark: "a let"}
-"""Name of the binders that have marks of each kind."""
+"""The binder that a mark of each kind belongs to."""
 
 
 def marks(of: MarkKind) -> tuple[str, ...]:

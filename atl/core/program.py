@@ -222,8 +222,8 @@ class Assemble(Protocol):
 class Assembly:
     """The storage of a result of which only the entries are stored, as an assembled sparse tensor.
 
-    The entries are the elements to which the loop nest stores; all others are padding. They are assembled row by row:
-    a row is what has one index along dimension `order[0]` of the result, and its columns are the indices along the
+    The entries are the elements to which the loop nest stores; all others are padding. They are assembled row by row. A
+    row is the elements with one index along dimension `order[0]` of the result. Its columns are the indices along the
     other dimensions in that order, row-major. A result of one dimension is one row.
 
     If `ordered`, the columns of each row increase. Without `zeros`, entries whose value is zero are dropped. `make`

@@ -19,7 +19,7 @@ from atl.files.atomic import reason, write_atomically
 def parse_values(program: Program, written: Sequence[str]) -> dict[str, Any]:
     """Parse NAME=VALUE arguments: arrays from .npy files, sizes, and numbers for inputs of rank 0.
 
-    The call checks if the values fit the program. Raise `ArgumentError`, `ArrayError`.
+    The values are not checked against the program here; its call does that. Raise `ArgumentError`, `ArrayError`.
     """
     scalars = {array.name: array.dtype for array in program.inputs if not array.shape}
     arrays = {array.name for array in program.inputs if array.shape}

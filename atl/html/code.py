@@ -61,7 +61,7 @@ def trace_code(program: Program, kernel: object, target: str | None) -> TracedTe
 def _is_specialisation(made: Program, program: Program) -> bool:
     """Return True if `made` is `program`, possibly specialised to some sizes."""
     if program.stored is not None:
-        # A kernel with a sparse result computes its values.
+        # A kernel with a sparse result computes only the array of its values.
         program = replace(program, body=program.stored[1])
     fixed = [name for name in program.sizes if name not in made.sizes]
     found: dict[str, int] = {}

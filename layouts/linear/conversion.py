@@ -17,10 +17,11 @@ from layouts.linear.layout import LinearLayout
 def as_linear(
     function: Function, ins: Sequence[str] | None = None, out_dims: Sequence[str] | None = None
 ) -> LinearLayout:
-    """Convert to a matrix, with a digit for each mode, named by `ins`, and a coordinate for each component.
+    """Convert to a matrix. Its inputs are the modes, named by `ins`, and its outputs the components of the function.
 
     The default names are `mode0`, `mode1`, … and `place`, or `place0`, `place1`, …. Raises `NoLayout` if an extent is
-    not a power of two, or with an index at which the function is not the exclusive or of the values at its bits.
+    not a power of two, or if the function is not linear: at some index, which the error gives, its value is not the
+    exclusive or of the values at the bits of the index.
 
     >>> from layouts import Layout, Swizzle, composition
     >>> as_linear(Layout((4, 8), (8, 1)), ["row", "column"], ["at"])

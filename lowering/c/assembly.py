@@ -9,7 +9,8 @@ entries. Workspaces are empty between rows.
 - A sorted row is gathered in a dense workspace with one bit for each column, and one for each word of 64 bits. Going
   through the bits gives the columns in order, and empties the workspace. Rows without stores are skipped. If there are
   many columns, words of zeros are skipped eight at a time.
-- In an unsorted row, each column has the position of its entry, which is outdated if it is before the row's first one.
+- For unsorted rows, the workspace has the position of the last entry of each column. A position before the first entry
+  of the row is outdated.
 - An element is assigned at most once, before anything is added to it. The loop-nest interpreter traps other stores.
 - Counted rows are stored by two runs of the loops, one that counts the stores to each row, and one that stores them.
   Between the two, `space` requests arrays of exactly this size. A row with fewer stores than the square root of
@@ -49,7 +50,7 @@ def parameter_types(nest: ln.LoopNest) -> list[tuple[str, str]]:
 
 
 def _name(scope: TextScope, role: str) -> str:
-    """Return the name of an array or variable; in parallel rows, of the part of a workspace that the thread has."""
+    """Return the name of an array or variable; in parallel rows, that of the thread's part of a workspace."""
     own = _assembled(scope).parallel and role in WORKSPACE
     return scope.name(("assembly", f"own {role}" if own else role))
 
@@ -122,7 +123,7 @@ def row_loop(scope: TextScope, loop: ln.For, first: str, last: str) -> tuple[Lin
         stop, end = _name(scope, "stop"), _name(scope, "end")
         at = index_text(scope, row).text
         return [
-            # Also if space ends: the next call begins at the bound of the rows before this one.
+            # Needed even if space ends here: the next call begins at the bound of the rows before this one.
             *_rows_without_entries(scope, at),
             f"if ({stop} >= 0 || {space}[1] - {end} < {_columns(scope)}) {{",
             *indented([f"{stop} = {stop} < 0 ? {at} : {stop};", "break;"]),
@@ -143,7 +144,7 @@ def row_loop(scope: TextScope, loop: ln.For, first: str, last: str) -> tuple[Lin
 
 
 def _begin_row(scope: TextScope) -> Lines:
-    """Return the position of the first entry of a row with places, and whether something is stored to one with bits."""
+    """Declare the position of the row's first entry for a workspace with places, or a flag for one with bits."""
     assembled = _assembled(scope)
     lines = [f"const int64_t {_name(scope, 'first')} = {_name(scope, 'end')};"] if assembled.has_places else []
     return [*lines, f"int {_name(scope, 'stored')} = 0;"] if assembled.has_bits else lines
@@ -227,7 +228,7 @@ def _dropped(scope: TextScope, end: str) -> Lines:
         return []
     crd, values, first = _name(scope, "crd"), _values(scope), _name(scope, "first")
     (kept, at), _ = _local(scope, "kept", "at")
-    # The next row begins before the positions of dropped entries, so these would not be outdated.
+    # The next row begins at or before the positions of dropped entries, so these must be reset to be outdated.
     outdated = [f"{_name(scope, 'place')}[{crd}[{at}]] = -1;"] if _assembled(scope).has_places else []
     return [
         f"int64_t {kept} = {first};",
@@ -259,7 +260,7 @@ def _values(scope: TextScope) -> str:
 
 
 def _nonzero(scope: TextScope, value: str) -> str:
-    """Return the condition that a value is not zero; the bits of a negative zero of 16 bits are not."""
+    """Return the condition that a value is not zero. A 16-bit negative zero has bits other than zero."""
     return conversion(Text(value), _assembled(scope).dtype, BOOL).text
 
 
@@ -295,7 +296,7 @@ def _parallel(scope: TextScope, nest: ln.LoopNest, printed: Callable[[TextScope]
 
 
 def _begin_parallel_row(row: Index, scope: TextScope) -> Lines:
-    """Return the first entry of a row, or zero entries while they are counted, and the part of the workspace."""
+    """Declare the position of the row's first entry (0 while entries are counted), and the thread's workspace."""
     assembled, end = _assembled(scope), _name(scope, "end")
     first = "0" if assembled.counts else f"{_name(scope, 'pos')}[{index_text(scope, row).text}]"
     lines = [f"int64_t {end} = {first};", *([f"int {_name(scope, 'stored')} = 0;"] if assembled.has_bits else [])]

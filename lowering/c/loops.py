@@ -576,8 +576,8 @@ def gathering_flags(nest: ln.LoopNest, compiler: Compiler) -> tuple[str, ...]:
 
 
 RELOADED: Final = ("-fno-predictive-commoning",)
-"""A vector of one repeated element is loaded in the time of any other. gcc would keep the elements of a window for the
-next iteration in registers, and repeat them from there, which takes longer."""
+"""Loading one element into all lanes takes as long as any vector load. gcc would instead keep the elements of a window
+in registers for the next iteration and repeat them from there, which takes longer."""
 
 
 def window_flags(nest: ln.LoopNest, compiler: Compiler) -> tuple[str, ...]:
@@ -612,7 +612,7 @@ def _read_same_address(loop: ln.For, one: Index, other: Index) -> bool:
 
 
 def gathers(nest: ln.LoopNest) -> bool:
-    """Return whether there are innermost loops, and each reads elements at indices that it reads."""
+    """Return whether there are innermost loops, and each reads elements at indices that are themselves read."""
     innermost = {each.variable for each in _innermost(nest)}
     found = {
         variable

@@ -2,8 +2,8 @@
 
 The function returns 0, or `OUT_OF_MEMORY` if a buffer cannot be allocated. In that case it has freed all buffers, and
 if the allocation failed in a parallel loop, the other threads have finished their work. Arrays are C-contiguous, with
-shapes determined by the sizes, and the output overlaps no input. Arrays with strides are not contiguous. The caller
-clears such an output, if it is not complete.
+shapes determined by the sizes, unless they have strides, and the output overlaps no input. The caller clears an output
+with strides, unless the nest stores every element of it.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def _definitions(nests: Sequence[ln.LoopNest]) -> list[str]:
 
 
 def _definition(call: ln.InstructionCall) -> str:
-    """Return the definition of a called function; that with a library is compiled only where the library is linked."""
+    """Return the definition of a called function. If it needs a library, it is compiled only where that is linked."""
     if not call.libraries:
         return call.definition
     return f"#if {scalars.has(call)}\n{call.definition.rstrip()}\n#endif\n"

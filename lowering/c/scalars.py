@@ -303,7 +303,7 @@ def only_folds(loop: ln.For) -> bool:
 def _keyed(scope: TextScope, loop: ln.For) -> dict[ln.Scalar, ln.Accumulate]:
     """Return the float variables that get keys around this loop, which folds into them by maximum or minimum.
 
-    Keys order -0 before 0, so that they are not used where the order of operands decides between the two.
+    Keys order -0 before 0. They are not used where the order of operands decides between the two.
     """
     if scope.in_order:
         return {}

@@ -97,7 +97,7 @@ class Assembler:
         return self._assembly.make(made, shape, in_scipy=in_scipy)
 
     def _converted(self, pos: AnyArray, crd: AnyArray, values: AnyArray) -> list[AnyArray]:
-        """Convert values to the type of the result. Those that are rounded to zero are dropped if zeros are."""
+        """Convert values to the type of the result. If zeros are dropped, so are values that are rounded to zero."""
         values = values.astype(self._dtype)
         if self._assembly.zeros or values.all():
             return [pos, crd, values]

@@ -23,7 +23,7 @@ POISON: Final = 0xFF
 
 @dataclass(frozen=True, slots=True)
 class DeviceArray:
-    """A C-contiguous array on the GPU, with `__cuda_array_interface__`. It is allocated until `Device.free`."""
+    """A C-contiguous array on the GPU, with `__cuda_array_interface__`. `Device.free` frees its memory."""
 
     pointer: int
     shape: tuple[int, ...]
@@ -48,10 +48,10 @@ class DeviceArray:
 
 
 class Device:
-    """Memory and a stream of the current thread's GPU, with timing and with the functions of additional CUDA text.
+    """The current thread's GPU: its memory, a stream, timing, and functions of a CUDA text.
 
-    `takes` has the signatures of the text's functions, which return 0 for success. Raises `GpuMissing`,
-    `CompilerFailed`; `CudaError` for errors of CUDA.
+    `text` is additional CUDA source, and `takes` the signatures of its functions, which return 0 for success. Raises
+    `GpuMissing`, `CompilerFailed`; `CudaError` for errors of CUDA.
     """
 
     stream: Final = PER_THREAD
@@ -132,7 +132,7 @@ class Device:
     def in_turn(self, candidates: Mapping[str, Callable[[], object]], *, rounds: int) -> dict[str, list[float]]:
         """Time each candidate once per round; return the milliseconds per run.
 
-        In a round, a candidate runs as often as takes 5 milliseconds. The order rotates by `rotated`.
+        In a round, each candidate runs repeatedly for about 5 milliseconds. `rotated` rotates the order in each round.
         """
         names = list(candidates)
         times: dict[str, int] = {}

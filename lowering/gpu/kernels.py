@@ -103,8 +103,8 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class Shuffle:
-    """A read of another thread's register by all `lanes` lanes of a warp: the register that each passes, and of which
-    lane it gets the value. Hardware takes the lane modulo 32."""
+    """A read of another thread's register by all `lanes` lanes of a warp: the register that each lane passes, and the
+    lane whose value it gets. Hardware takes the lane modulo 32."""
 
     lane: Index
     register: ln.Cell

@@ -69,7 +69,10 @@ def libraries_of(nest: ln.LoopNest) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """Loops with a call: `block` replaces the loop of this variable, and `before` and `after` statements around it."""
+    """Loops with a call. `block` replaces the loop of this variable and its neighbours.
+
+    These are the number `before` of statements before it, and the number `after` of statements after it.
+    """
 
     variable: Var
     block: ln.Block

@@ -204,7 +204,7 @@ def _arena(operand: int, size: int) -> _Arena:
 
 @dataclass(frozen=True, slots=True)
 class _Operand:
-    """An operand: its element type, and the addresses of its elements, the least one 0, as an array of its shape."""
+    """An operand: its element type, and an array of its shape with the addresses of its elements, counted from 0."""
 
     name: str
     dtype: np.dtype[Any]
@@ -222,7 +222,7 @@ class _Case:
     offset: int
     """Number of elements between the beginning of the memory and the operand, or -1 for an operand at its end."""
     fractions: bool = False
-    """Whether elements are fractions, so that operations round."""
+    """True if elements are fractions, so that operations round."""
 
     def __str__(self) -> str:
         strides = [

@@ -29,22 +29,23 @@ from lowering.nest.tiles import cells
 OUT: Final = "out"
 """Name of the result in `Instruction.stored`."""
 ResultKind: TypeAlias = Literal["added", "stored", "either"]
-"""How an instruction puts sums into its result; for `either`, its last parameter says whether it adds them."""
+"""The way in which an instruction writes sums to its result; for `either`, its last parameter says if it adds them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
     """An instruction that adds sums to its first operand, or copies to it; the others are the inputs of its program.
 
-    - `program`: one sum or one element of an input for each element of the result: the meaning.
+    - `program`: the meaning. Each element of the result is one sum, or one element of an input.
     - `text`: the function of this name, in the language of the target. Its parameters are pointers to the operands.
     - `stored`: the layout of each operand, by the name of the input, or `out`. Others are row-major in memory.
     - `lanes`: the threads along y and x that execute it together. These are then the first two positions of each
       layout, and the others number the registers of a thread. Required for cuda; c has none.
     - `rows_in_memory`: inputs of instructions with lanes that are in shared memory, as rows of adjacent elements. The
       number of elements divides the address of each row. The text gets a pointer and the distance between rows.
-    - `rows_of_lanes`: inputs of copies that are in shared memory, as pieces of this many adjacent elements, at any
-      multiples of it. The text of a lane gets a pointer to one piece: lane l has piece l // rows of row l % rows.
+    - `rows_of_lanes`: inputs of copies that are in shared memory. They consist of pieces of this many adjacent
+      elements, and each piece is at a multiple of this number. The text of a lane gets a pointer to one piece: lane l
+      has piece l // rows of row l % rows.
     - `requires`: the architecture, such as sm_80 or avx512vnni. The target's compiler must enable it.
 
     A program with sizes, or fields below, make it a sized instruction, for C only. Its text gets these parameters: the
@@ -54,7 +55,7 @@ class Instruction:
       between neighbours along the first dimension of `a`: `"a1 = 1 ∧ a0 >= k"`.
     - `result`: the sums are `added` to the first operand, or `stored`, or `either`.
     - `aligned`: the alignment of operands in bytes, which is tested in each call.
-    - `faster`: a condition on the sizes. Elsewhere, the loops are faster than a call.
+    - `faster`: a condition on the sizes under which a call is faster than the loops.
     - `libraries`: the libraries that the text calls: `blas`, or a name for the linker.
     - `memories`: for the target systolic, the memory of each operand that is not in the main memory.
 
@@ -166,7 +167,7 @@ class Instruction:
 
 
 def _faults(instruction: Instruction) -> Iterator[tuple[str, str]]:
-    """Yield the faults of each field and what is required; what follows a fault relies on there being none."""
+    """Yield the faults of each field and what is required. The code after each check relies on its success."""
     i, name = instruction, instruction.name
     if not isinstance(name, str) or not name.isidentifier() or not name.isascii():
         yield f"an instruction named {brief(name)}", "an identifier"

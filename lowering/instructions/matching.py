@@ -59,7 +59,7 @@ class Mismatch(Exception):
 
 
 Locate = Callable[[str, ln.Cell], tuple[Index, ...]]
-"""The location of a named operand's cell: the lanes of its thread and its address in registers, or that in memory."""
+"""The location of a named operand's cell: the lanes of its thread and an address in registers, or one in memory."""
 
 
 def operands_of(instruction: Instruction, nest: Nest, locate: Locate) -> tuple[ln.CallOperand, ...]:
@@ -354,7 +354,7 @@ def _covered(instruction: Instruction, block: ln.Block, around: tuple[ln.For, ..
 
 
 def _added(instruction: Instruction) -> str:
-    """Return a form in which the sum of an instruction is added to a buffer."""
+    """Return the text of loops in which an instruction adds its sums to a buffer."""
     summed, places = instruction.form.sum, instruction.form.places[len(instruction.lanes) :]
     loops = "".join(f"⊞[{name} < {extent}] " for name, extent in zip("ijkl", places, strict=False)) or "⊞[i < n] "
     terms = "" if summed is None else str(summed.high)

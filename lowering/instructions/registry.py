@@ -137,7 +137,7 @@ _IN_ORDER: Final = """\
 
 
 def definition_of(instruction: Instruction) -> str:
-    """Return the text of an instruction as it is compiled: that of a user keeps the order of its operations.
+    """Return the text of an instruction as it is compiled. The text of a user keeps the order of its operations.
 
     Kernels are compiled with `-fassociative-math`, which would remove, for example, a correction of rounding errors.
     """

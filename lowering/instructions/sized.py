@@ -60,7 +60,7 @@ class Place:
 
 
 def place_of_call(instruction: Instruction, loop: ln.For, block: ln.Block, around: Around) -> Place:
-    """Return the place of a marked loop. Raises `Mismatch` if it has not the form of the instruction's program."""
+    """Return the place of a marked loop. Raises `Mismatch` if its form is not that of the program."""
     at = next(number for number, statement in enumerate(block) if statement is loop)
     if instruction.form.sum is None:
         body = loop.body
@@ -187,7 +187,7 @@ def sized_call(instruction: Instruction, place: Place, outside: Facts) -> ln.Ins
 
 @dataclass(frozen=True, slots=True)
 class _Address:
-    """The address of a cell, that in the first iteration of all covered loops, and its growth along each of them."""
+    """The address of a cell in all iterations, in the first iteration of all covered loops, and its stride for each."""
 
     whole: Index
     first: Index
@@ -212,7 +212,7 @@ def _address(cell: ln.Cell, loops: Sequence[ln.For], facts: Facts) -> _Address:
 class _Match:
     """The match of an instruction at a place, whose declared loops correspond to `loops`, in order.
 
-    `addresses` has those of cells that were matched at this place before, by loops in another order.
+    `addresses` caches the addresses of cells from earlier matches at this place, with loops in another order.
     """
 
     instruction: Instruction

@@ -57,7 +57,7 @@ TrapKind: TypeAlias = Literal[
 
 
 class Trap(ATLError, RuntimeError):
-    """An error in a run of a loop nest that a correctly lowered program cannot have; `kind` classifies it."""
+    """An error while a loop nest runs. Correctly lowered programs never cause one. `kind` classifies it."""
 
     code: ClassVar[str] = "ATL601"
 
@@ -163,11 +163,11 @@ Positions = MutableMapping[Var, int]
 
 
 def co_iterations(merge: Merge, value: Value, at: Positions, strict_keys: Collection[Var]) -> Iterator[None]:
-    """Advance the fingers of a merge, and yield wherever all keys are equal.
+    """Advance the fingers (the merged loops), and yield wherever all keys are equal.
 
     Fingers with a smaller key than another one advance. Where all keys are equal, the finger whose keys may repeat
-    (the one not in `strict_keys`) advances, or else all do. Raises `Trap` for keys that decrease, and for repeated keys
-    of a finger in `strict_keys`.
+    (the one not in `strict_keys`) advances; if there is none, all advance. Raises `Trap` for keys that decrease, and
+    for repeated keys of a finger in `strict_keys`.
     """
     ends: dict[Var, int] = {}
     for finger in merge.fingers:
@@ -178,13 +178,13 @@ def co_iterations(merge: Merge, value: Value, at: Positions, strict_keys: Collec
             break
         at[finger.variable], ends[finger.variable] = low, high
     else:
-        _look_at_keys(merge, value, at, ends, strict_keys)
-        yield from _met(merge.fingers, value, at, ends, strict_keys)
+        _check_keys(merge, value, at, ends, strict_keys)
+        yield from _advance(merge.fingers, value, at, ends, strict_keys)
     for variable in ends:
         del at[variable]
 
 
-def _met(
+def _advance(
     fingers: tuple[Finger, ...], value: Value, at: Positions, ends: dict[Var, int], strict_keys: Collection[Var]
 ) -> Iterator[None]:
     repeating = [finger for finger in fingers if finger.variable not in strict_keys]
@@ -200,9 +200,7 @@ def _met(
             at[finger.variable] += 1
 
 
-def _look_at_keys(
-    merge: Merge, value: Value, at: Positions, ends: dict[Var, int], strict_keys: Collection[Var]
-) -> None:
+def _check_keys(merge: Merge, value: Value, at: Positions, ends: dict[Var, int], strict_keys: Collection[Var]) -> None:
     """Raise `Trap` if unsorted or repeated keys would make the merge miss equal ones."""
     repeating = [finger.variable.name for finger in merge.fingers if finger.variable not in strict_keys]
     if len(repeating) > 1:
@@ -250,7 +248,7 @@ def marked_loop_at(loop: For) -> Merge | NoMerge | Runs | NoRuns | Stream | None
 
 
 def stream_blocks(stream: Stream, value: Value, at: Positions, chance: Random) -> Iterator[tuple[int, Block]]:
-    """Yield the statements of each cache line and of each other iteration, with their first iteration.
+    """Yield the first iteration and the statements of each whole cache line, and of each iteration outside of these.
 
     The start of the first line and the order are random.
     """

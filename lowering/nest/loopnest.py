@@ -38,9 +38,9 @@ class Buffer:
 
     With `rows`, the buffer is circular (storage folding). It holds that many consecutive rows, which are the elements
     along its first dimension; row r is at r mod `rows`. `Clear` starts a row and replaces the one at that place.
-    Rows that are computed `in_place` start with the elements of the row that they replace: each store replaces the
-    element of an earlier row, and an element without a store is that of the row before. One row needs no `Clear`. An
-    output that is `in_place` is one row too; it has no dimension for the rows.
+    A row that is computed `in_place` starts with the elements of the row that it replaces. Elements that are not stored
+    remain those of the previous row. A buffer of one row needs no `Clear`. An output that is `in_place` is one row too;
+    it has no dimension for the rows.
 
     With `strides`, neighbours along each dimension are at these distances, in elements; else it is row-major.
 
@@ -185,7 +185,7 @@ class FromIndex:
 
 @dataclass(frozen=True, slots=True)
 class Apply:
-    """An operation. `dtype` is the type of the result, and of operands but for comparisons and choices."""
+    """An operation. `dtype` is the type of the result, and of operands except in comparisons and choices."""
 
     op: ScalarOp
     arguments: tuple[ScalarExpr, ...]
@@ -352,9 +352,9 @@ RowStorageKind: TypeAlias = Literal["appended", "union", "gathered", "counted"]
 class Gather:
     """The end of a row of an assembled output: the cells stored since the row before become its entries.
 
-    All of them are in this row, and rows come one after another. Without a `row`, they are in any rows; this statement
-    is then the only one. `repeats` are the cells of a counted output that may be stored several times: none, or only
-    stores that are adjacent in the order of their row, or any.
+    With a `row`, all of these cells are in it, and rows are stored one after another. Without a `row`, the cells are in
+    any rows, and the nest has only this one `Gather`. `repeats` tells which cells of a counted output may be stored
+    several times: none, only by stores that are adjacent in the order of their row, or any.
     """
 
     buffer: Buffer
@@ -440,8 +440,8 @@ VECTOR_BYTES: Final = 64
 Conditions: TypeAlias = frozenset[Predicate]
 """The conditions that hold at a place of a nest: the ranges of the loops around it, and the predicates of the branches.
 
-Branches are the body of an `If`, the two sides of a `Choose`, and each part of a predicate. A part is evaluated only
-where the parts to its left hold, or in a disjunction where they do not.
+Branches are the body of an `If`, the two sides of a `Choose`, and each part of a predicate. A part of a conjunction is
+evaluated only where the parts to its left hold, and a part of a disjunction only where they do not.
 """
 
 
@@ -522,8 +522,8 @@ class LoopNest:
       `Gather` statements, all of the same kind.
     - `in_order`: operations on floats are those of the program in its order, and are not reordered.
     - `strides`: the strides of the inputs and of the output that are parameters, after the sizes.
-    - `results`: the buffers of results of different element types, in order, in place of the output. The element of
-      the output at an address is that of the first result whose elements, after those of earlier ones, contain it.
+    - `results`: the buffers of results of different element types, in order. They replace the output, which would have
+      the elements of the first result, then those of the next, and so on.
     - `origins`: the paths in the program of the binders that loops came from, by loop variable, if `lower` was called
       with `origins`. They are ignored by equality.
     """

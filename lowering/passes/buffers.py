@@ -345,7 +345,7 @@ def _in_row_of_block(
 
 
 def _leaves_inputs(computing: ln.Block, following: ln.Block, there: ln.Buffer) -> bool:
-    """Return whether an input that a call may also pass as `out` is not read later than without this change."""
+    """Return whether an input that a call may also pass as `out` is read no later than before this change."""
     stored = {cell.pairs for cell, stores in cells_of(computing) if stores and cell.buffer == there}
     alike = [cell for cell, _ in cells_of(computing) if _is_input_like(cell.buffer, there)]
     return all(stored == {cell.pairs} for cell in alike) and not any(

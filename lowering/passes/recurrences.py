@@ -45,7 +45,7 @@ def with_kept_rows_on_gpu(nest: ln.LoopNest) -> ln.LoopNest:
 def with_kept_rows(nest: ln.LoopNest, *, zeroed: bool = True) -> ln.LoopNest:
     """Store only those rows of each recurrence in a local buffer that are read later.
 
-    Unless `zeroed` is set, all rows are kept of a buffer that is filled with zeros for its padding.
+    Unless `zeroed` is set, a buffer that is filled with zeros for its padding keeps all rows.
     """
     cleared = [s.buffer for s in ln.statements(nest.body) if isinstance(s, ln.Clear)]
     folding = _Folding(next(ln.unused_ids(nest)), frozenset(cleared), nest.recurrences, zeroed)

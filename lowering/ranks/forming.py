@@ -2,8 +2,8 @@
 
 The program of one rank is an instance of the term: the index of a device loop is the rank's coordinate. A tensor that a
 device loop fills is sharded; a rank holds the element of its coordinate. A term that reads only what the rank holds is
-computed in one `Local` step. A let that reads a part of another rank is an exchange. The owner of what is read, as an
-expression of the rank, determines its form; that all reads have this owner is proved.
+computed in one `Local` step. A let that reads a part of another rank is an exchange. Its form follows from the owner of
+what is read, an expression of the rank. All reads are proved to have this owner.
 """
 
 from __future__ import annotations
@@ -384,7 +384,7 @@ class _Exchange:
         message = self._message(owner)
         kind = owner_form(moving.values(), former.depends_on_rank)
         if kind == "broadcast" and sizes_of(message.body) & set(former.peers.values()):
-            kind = "copy"  # the message is another one for each rank
+            kind = "copy"  # each rank gets a different message
         inside = [within(ZERO, at, former.axes[axis]) for axis, at in owner.items()]
         absent = None
         if not all(proves(former.facts, condition) for condition in inside):
@@ -419,7 +419,7 @@ class _Exchange:
     def _message(self, owner: Mapping[LoopMark, Index]) -> Program:
         """Return the program by which the owner computes the message for the rank at the coordinates `peer_x`, ….
 
-        A coordinate that is that of the owner is that of the receiver.
+        The program uses the coordinate of the owner on axes where both have the same coordinate.
         """
         former = self.former
         moving = [axis for axis, at in owner.items() if at != size(former.ranks[axis])]

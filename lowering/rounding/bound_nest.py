@@ -17,8 +17,8 @@ for every order of operations that compilers may choose:
   is a bound on the product of any of the factors, so that this error is at most 2^-150 (for float32) times `reach`.
 - Contraction to a fused multiply-add leaves out a rounding.
 
-Quotients, roots and functions multiply `size` by their slope. A compiler does not reassociate across these, and neither
-across memory that it cannot remove: a value that is loaded from a buffer on the heap was rounded when it was stored.
+Quotients, roots and functions multiply `size` by their slope. A compiler does not reassociate across these, nor across
+memory that it cannot remove: a value that is loaded from a buffer on the heap was rounded when it was stored.
 """
 
 from __future__ import annotations
@@ -357,7 +357,7 @@ class _Bounds(Operations):
     # -- integers and truth values ------------------------------------------------------------------------------------
 
     def _whole(self, e: ln.ScalarExpr, doubts: list[ln.ScalarExpr] | None = None) -> ln.ScalarExpr:
-        """Return an expression of integers or truth values, which is the kernel's own unless one of `doubts` holds.
+        """Return an expression of integers or truth values, equal to the kernel's value unless one of `doubts` holds.
 
         Raises `NoErrorBound` if it depends on a float that may be rounded, and no list of doubts is given.
         """

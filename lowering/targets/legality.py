@@ -327,7 +327,7 @@ def _merge_problem(nest: LoopNest, loop: For, facts: Facts, scope: TextScope) ->
 
 
 def _range_problem(merge: Merge, facts: Facts) -> Problem | None:
-    """Check the ranges of inner loops, which are computed before the outer loops, unless those are empty."""
+    """Check the ranges of inner loops, which are computed before the outer loops unless the outer loops are empty."""
     for finger in merge.fingers:
         ends = (finger.loop.low, finger.loop.high)
         if not all(has_meaning(end, partial(holds, facts)) for end in ends):

@@ -40,7 +40,7 @@ AnyArray: TypeAlias = npt.NDArray[Any]
 SMALLEST_RUNS: Final = 7
 """Number of choices of small sizes that are always tried."""
 MOST_LARGE: Final = 3
-"""Number of sizes of which each is larger than the constants of the text once, while the others are small."""
+"""Maximum number of sizes that are tried above the constants of the text, one at a time, while the others are small."""
 MOST_RUNS: Final = 20
 """Most runs of one validation."""
 WORK: Final = 20_000
@@ -81,7 +81,7 @@ def validate(
 
 
 def _check_free_terms(program: Program) -> None:
-    """Raise `NotInSubset` for operations that C texts compute in several steps, which are other free terms."""
+    """Raise `NotInSubset` for operations that C texts compute in several steps, so that their free terms differ."""
     several: str | None = None
     for e in subterms(program.whole.body):
         if isinstance(e, Cast):

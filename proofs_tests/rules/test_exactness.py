@@ -29,7 +29,7 @@ from rewrites.rules.bounded import FINITE, ROUNDING, exactness_name
 pytestmark = pytest.mark.sampled
 
 DECLARED = [one.name for one in declared_once()]
-OF_ANOTHER_OPERATOR = [name for name in RULES if name not in DECLARED]
+SCHEMA_INSTANCES = [name for name in RULES if name not in DECLARED]
 WITH_FLOATS = [name for name in RULES if has_floats(RULES[name])]
 
 
@@ -40,7 +40,7 @@ def test_exactness_of_each_declaration(name: str) -> None:
 
 
 @pytest.mark.thinned(17)
-@pytest.mark.parametrize("name", OF_ANOTHER_OPERATOR)
+@pytest.mark.parametrize("name", SCHEMA_INSTANCES)
 def test_exactness_of_rules_of_a_schema(name: str) -> None:
     assert str(determine_exactness(RULES[name])) == exactness_name(name)
 

@@ -33,10 +33,10 @@ from rewrites.rules.bounded import status_name
 pytestmark = pytest.mark.sampled
 
 DECLARED = [one.name for one in declared_once()]
-OF_ANOTHER_OPERATOR = [name for name in RULES if name not in DECLARED]
+SCHEMA_INSTANCES = [name for name in RULES if name not in DECLARED]
 SAMPLE = DECLARED[::32]
 NEEDS_ONE = ("log_access", "pointwise_log", "gen_log", "select_log", "ll_log", "where_log")
-"""Rules whose logarithms are rational at 1 only."""
+"""Rules with logarithms, which are rational numbers only at 1."""
 
 
 def check_with_hypothesis(stated: Rule, examples: int, phases: Collection[Phase] = tuple(Phase)) -> None:
@@ -77,7 +77,7 @@ def test_proved_rule_holds_at_small_sizes(name: str, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", OF_ANOTHER_OPERATOR)
+@pytest.mark.parametrize("name", SCHEMA_INSTANCES)
 def test_rule_of_a_schema_holds_at_small_sizes(name: str) -> None:
     """These rules share their declaration with a tested rule."""
     holds_at_small_sizes(name)
@@ -115,7 +115,7 @@ def test_proof_status_of_each_declaration(name: str) -> None:
 
 
 @pytest.mark.thinned(13)
-@pytest.mark.parametrize("name", OF_ANOTHER_OPERATOR)
+@pytest.mark.parametrize("name", SCHEMA_INSTANCES)
 def test_proof_status_of_rules_of_a_schema(name: str) -> None:
     check_proof_status(name)
 
@@ -214,7 +214,7 @@ def test_labels_of_known_rules(name: str, kept: tuple[bool, ...]) -> None:
 
 
 def mutants_are_found(name: str, cases: int = 300) -> None:
-    """Check that every mutant is refuted, proved or listed as equivalent, and none is refuted and proved."""
+    """Check that every mutant is refuted, proved or listed as equivalent, and that none is both refuted and proved."""
     found = score(RULES[name], cases)
     assert not [survivor for survivor in found.survivors if (name, survivor) not in EQUIVALENT]
     assert not found.wrongly_proved
@@ -242,7 +242,7 @@ def test_wrong_proof_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.thinned(11)
 @pytest.mark.parametrize(("name", "change"), EQUIVALENT, ids=[": ".join(change) for change in EQUIVALENT])
 def test_equivalent_mutant_is_neither_refuted_nor_proved(name: str, change: str) -> None:
-    """If a change is possible in two places, one of them is equivalent."""
+    """A change may be possible in several places of a rule. At least one of these mutants must be equivalent."""
     changed = [mutant.rule for mutant in mutants(RULES[name]) if mutant.change == change]
     verdicts = [(decide(one, cases=100), proved(one) is None) for one in changed]
     assert any(found.counterexample is None and found.decided and not is_proved for found, is_proved in verdicts)

@@ -22,7 +22,7 @@ from rewrites.user_rules import Elem, Equation, Index, Vector, VectorT, equation
 
 def test_let_with_a_wrong_type_in_a_rule_is_refused() -> None:
     def shifted(v: Vector, m: Index) -> Equation:
-        """A proof would read beyond a bound tensor that is said to be shorter than it is."""
+        """The declared type of the bound tensor is too short, so a proof would read beyond its end."""
         short = Local(0, Type(v.node.type.dtype, (constant(50),)))
         beyond = atl.sum(m, lambda k: atl.Tensor(Let(v.node, short))[k + 60])
         n = v.shape[0]
@@ -46,7 +46,7 @@ def test_condition_takes_indices_only() -> None:
 @cache
 def behind() -> Rule:
     def behind(f: Vector[VectorT], a: VectorT, v: Vector, k: Index) -> Equation:
-        """Behind the elements of a value are those of the next tensor."""
+        """Beyond the end of f(a), a concatenation has the elements of v."""
         n = f(a).shape[0]
         return equation(atl.concat(f(a), v)[k], v[k - n], given(k >= n, k < n + v.shape[0]))
 
@@ -70,7 +70,7 @@ def test_function_argument_needs_consistent_shapes(declared: int) -> None:
 @cache
 def other_zeros() -> Rule:
     def other_zeros(e: Vector[Index], v: Vector, i: Index, j: Index, k: Index) -> Equation:
-        """The zeros of one place are as many as those of another."""
+        """The element after the zeros of e(i) is the same as after those of e(j)."""
 
         def behind(at: Index) -> atl.Tensor:
             return atl.concat(atl.guard(k < 0, e(at)), v)[k]
@@ -107,7 +107,7 @@ def test_shape_of_a_function_may_not_depend_on_its_index(j: str, error: type[ATL
 
 @pytest.mark.long
 def test_condition_of_indices_applies_under_binders() -> None:
-    """The refused kind would have confused two indices of the place."""
+    """With the kind that is refused, the two indices in scope would be confused."""
 
     def guarded(p: Any, k: Index, e: Elem) -> Equation:
         """A guard is a sum of one guard."""

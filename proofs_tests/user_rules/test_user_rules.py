@@ -216,7 +216,7 @@ def test_true_rule_about_casts_or_roots_is_accepted(what: str) -> None:
 
 
 def through_a_float(a: Scalar) -> Equation:
-    """Rounding to a whole number may go through float64, of elements of which it is true."""
+    """Casting to int64 by way of float64 changes nothing, for element types of which that is true."""
     return equation(atl.cast("int64", atl.cast("float64", a)), atl.cast("int64", a))
 
 
@@ -471,7 +471,7 @@ def test_rules_with_casts_apply_to_each_element_type() -> None:
 
 
 def test_bounded_rule_needs_tensors_without_negative_extents() -> None:
-    """It was compared for no others, and a tensor that is not evaluated may have one."""
+    """The rule was not compared for negative extents, but a tensor that is not evaluated may have one."""
 
     @rule
     def extent(v: Vector, x: Scalar) -> Equation:

@@ -1,8 +1,8 @@
-"""Higher-order pattern matching: finding the arguments for which a side of a rule is a given subterm.
+"""Higher-order pattern matching: finding the arguments for which a side of a rule equals a given subterm.
 
-A metavariable applied to distinct bound indices stands for a function (a Miller pattern). With any other arguments it
-must be determined elsewhere in the side. Indices are compared in canonical form, and an index metavariable is solved
-for if it occurs linearly. Nothing here is trusted: the kernel compares the instance with the subterm.
+A metavariable applied to distinct bound indices stands for a function (a Miller pattern). With any other arguments,
+another occurrence must determine the function. Indices are compared in canonical form, and an index metavariable is
+solved for if it occurs linearly. Nothing here is trusted: the kernel compares the instance with the subterm.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Match:
         places = [_bound_position(at, indices) for at in applied.indices]
         locals_ = [at.position if isinstance(at, Local) and at.position < tensors else None for at in applied.tensors]
         if None in places or None in locals_ or len(set(places)) < len(places):
-            # Not a Miller pattern: determined elsewhere, or in the end by abstracting from the arguments.
+            # Not a Miller pattern: another occurrence determines it, or `_abstract_from` does in the end.
             if not indices and not tensors and not applied.tensors:
                 self.applied.append((applied, found))
             return True
@@ -266,7 +266,7 @@ class Match:
             tried = dict(self.found), dict(self.extents), list(self.postponed)
             self.found, self.extents, self.postponed = dict(before[0]), dict(before[1]), list(before[2])
         if len(tried[2]) > len(before[2]):
-            self.found, self.extents, self.postponed = tried  # two unknowns: the rest of the term may determine them
+            self.found, self.extents, self.postponed = tried  # postponed: the rest of the term may determine unknowns
             return True
         return False
 
@@ -320,7 +320,7 @@ class Match:
         return True
 
     def fill(self, dtype: str | None) -> None:
-        """Choose padding for tensors of which the rule uses only the type."""
+        """Choose padding as the value of tensors of which the rule uses only the type."""
         for name, rank in self.pattern.typed.items():
             extents = [self.extents.get((name, dimension)) for dimension in range(rank)]
             known = tuple(extent for extent in extents if extent is not None)
@@ -337,7 +337,7 @@ class Match:
 
 
 def match(rule: Rule, reverse: bool, subterm: Expr, given: Mapping[str, Argument]) -> dict[str, Argument] | Mismatch:
-    """Return the arguments for which a side of the rule is the subterm; `given` fixes some of them.
+    """Return the arguments for which a side of the rule equals the subterm; `given` fixes some of them.
 
     Undetermined arguments are missing in the result. On failure, return the mismatch of the pattern that matched most.
     """
@@ -365,7 +365,7 @@ def _length(predicate: Predicate) -> int:
 
 
 def _of_dtype(at: Expr, dtype: str | None) -> Expr:
-    """Give a variable of a pattern an element type."""
+    """Set the element type of a pattern's variable."""
     match at:
         case Metavariable():
             return replace(at, of=Type(dtype, at.of.shape))
@@ -385,7 +385,7 @@ def _lowered(expression: ix.Index, indices: int) -> ix.Index | None:
 
 
 def _remapped(expression: ix.Index, indices: int, kept: Mapping[int, int]) -> ix.Index | None:
-    """Move an index out of the pattern's binders, except those that become parameters; None if it uses others."""
+    """Move an index out of the pattern's binders; those in `kept` become parameters. None if it uses any other."""
     if any(isinstance(a, ix.Bound) and a.position < indices and a.position not in kept for a in ix.atoms(expression)):
         return None
     return ix.map_leaves(expression, lambda leaf: _renumber(leaf, indices, kept))
@@ -408,7 +408,7 @@ def _under(leaf: ix.Leaf, parameters: int, by: int) -> ix.Index:
 def _abstract(
     found: Expr, indices: int, tensors: int, kept: Mapping[int, int], kept_locals: Mapping[int, int]
 ) -> Expr | None:
-    """Turn bound variables of the pattern into parameters; None if the term uses others of them."""
+    """Turn the bound variables in `kept` and `kept_locals` into parameters; None if the term uses any other."""
     used, tensors_used = free_positions(found)
     if any(position < indices and position not in kept for position in used):
         return None

@@ -159,11 +159,11 @@ class EnclosingLoop:
 
 
 COPYING: Final = 2
-"""Multiply-adds of a vector in the time in which an element is copied."""
+"""Number of vector multiply-adds that take as long as copying one element."""
 
 
 class Tiling:
-    """Schedules one contraction, which it follows by its sum."""
+    """Schedules one contraction. A handle on its sum follows it as the goal changes."""
 
     def __init__(self, s: Any, found: Contraction) -> None:
         self.s = s
@@ -193,7 +193,7 @@ class Tiling:
         return target_of(self.s.goal, self.loops[number].path)
 
     def position(self, loop: Loop) -> int:
-        """Return the number of a loop, which is followed by its name."""
+        """Return the current number of a loop, which is found by its name."""
         return max(k for k, each in enumerate(self.loops) if each.variable.name == loop.variable.name)
 
     def accumulate(self, name: str) -> None:
@@ -331,7 +331,10 @@ class Tiling:
         return {"nth": number} if len(reads) > 1 else {}
 
     def loops_around_tile(self, read: Read) -> list[EnclosingLoop]:
-        """Return the loops around the buffer of the sums that repeat, from the inside out, and which move a read."""
+        """Return the loops around the buffer of the sums, from the inside out, and whether the read depends on each.
+
+        Loops of one iteration are left out.
+        """
         tile = cursor_at(self.s.goal, self.buffer.path)
         loops = [loop_at(each) for each in tile.spine()[-2::-1] if isinstance(each.term, terms.Gen | terms.Reduce)]
         return [EnclosingLoop(loop, read.depends_on(loop)) for loop in loops if loop.trips != 1]

@@ -35,14 +35,14 @@ CHOICES: Final = 24
 LONG_CHOICES: Final = 200
 """Number of choices with longer sums for each statement with a fold.
 
-They are more, because some violate premises that are only tested for an instance.
+There are more of them than `CHOICES`, because some violate premises, which is found only when they are instantiated.
 """
 LONGER: Final[dict[range, Sequence[int]]] = {WINDOW: (*range(-2, 9), 6, 7, 8), EXTENTS: (*range(6), 6, 6, 8, 8, 12)}
 """Values of indices and extents for longer sums; extents are often equal, as most premises and shapes require."""
 FARTHEST: Final = 2
 """Largest absolute value of a number in a statement. The small choices, up to 3, include larger and smaller sizes."""
 LONG: Final = 5
-"""Number of terms of a sum that must be compared: shorter ones may have one order by chance."""
+"""Number of terms of a sum that must be compared: in shorter sums, different orders may agree by chance."""
 DRAWS: Final = 8_000
 """Maximum number of draws for choices with longer sums: 40 for each, because few draws may satisfy the premises."""
 CHOICES_OF_WAY: Final = 3
@@ -52,10 +52,10 @@ MOST_WAYS: Final = 256
 MOST_TESTS: Final = 4
 """Maximum number of tests of elements for which every combination of results is tried.
 
-A statement with more comparisons has all combinations of as many tests.
+If a statement has more comparisons than this, their number is the maximum.
 """
 RANDOM_TESTS: Final = 8
-"""Minimum number of random combinations that are tried for more tests."""
+"""Minimum number of random combinations that are tried if there are more tests."""
 FOR_EACH_RESULT: Final = 4
 """Number of random combinations for each combination of results of the comparisons of a statement."""
 MOST_COMPARISONS: Final = 8
@@ -200,9 +200,9 @@ def _folds(stated: RuleStatement) -> frozenset[str]:
 
 
 def _agree(made: Equation, generic: Generic, ops: Collection[str], *, finite: bool) -> int | None:
-    """Return None if two sides are not one free term in each element, for some results of tests.
+    """Compare the free terms of two sides, element by element, for combinations of results of tests.
 
-    Otherwise return the largest number of operands of a chain of one of these operations in them.
+    Return None if they differ. Otherwise return the largest number of operands in a chain of one of `ops`.
     """
     comparisons = _comparisons(generic.stated)
     enumerable, several = max(MOST_TESTS, comparisons), max(RANDOM_TESTS, FOR_EACH_RESULT * 2**comparisons)

@@ -78,15 +78,15 @@ CASES: Final = 300
 HIGHER: Final = 60
 """Maximum number of choices for all statements with elements of rank 2 or more together."""
 FEWEST: Final = len(ELEMENT_SHAPES)
-"""Minimum number of choices for each of these statements."""
+"""Minimum number of choices for each statement with elements of rank 2 or more."""
 MOST_TESTS: Final = 8
 """Maximum number of tests of elements in a recurrence for which every combination of results is tried."""
 DRAWN_TESTS: Final = 16
-"""Number of random combinations of results that are tried for more tests."""
+"""Number of random combinations of results that are tried if there are more than `MOST_TESTS` tests."""
 MOST_WAYS: Final = 256
 """Maximum number of assignments of element types that are tried."""
 ANY_WORK: Final = 10**100
-"""More terms and elements than an instance has."""
+"""A limit on work that no instance reaches."""
 SOME: Final = 8
 """Estimate for an extent that depends on an index."""
 
@@ -333,8 +333,8 @@ def instance(stated: RuleStatement, generic: Generic, most: int = MOST_ELEMENTS)
         return None
     if generic.work > generic.most_work or max(map(_count, sides)) > most:
         return None
-    # The kernel accepts no instance whose sides have different shapes. It then claims nothing of this choice, if the
-    # sides differ in shape only because operands do in code that is never executed.
+    # The kernel refuses instances whose sides have different shapes. So skip such a choice, if the only reason is that
+    # operands differ in shape in code that is never executed.
     everywhere = not _have_one_shape(*sides)
     return made if all(_meaningful(side, everywhere=everywhere) for side in sides) else None
 

@@ -31,7 +31,7 @@ MOST_RANGES: Final = 4
 MOST_NODES: Final = 600
 """Maximum number of values tried in the search for one choice."""
 MOST_FAILED: Final = 4
-"""Number of failed searches after which, and after a quarter of all, the search ends."""
+"""The search ends once more than this number of its runs, and more than a quarter of all, have failed."""
 DETERMINED: Final = 40
 """Maximum absolute value of a number that an equation determines."""
 WITHOUT_ELEMENTS: Final = 4
@@ -187,7 +187,7 @@ class Search:
                     if solved is not None:
                         lowest = 0 if "." in name else -DETERMINED
                         return name, [value for value in solved if lowest <= value <= DETERMINED]
-        # A number of a condition that lacks few others, so that a wrong value is noticed soon.
+        # Choose a number of the condition with the fewest unknown numbers, so that a wrong value is noticed soon.
         lacking = [left for condition in conditions if (left := condition.names - choice.keys())]
         first = min(lacking, key=len, default=frozenset(names))
         name = next(each for each in names if each in first and each not in choice)

@@ -43,7 +43,7 @@ from rewrites.rules import RULES
 from rewrites.rules.bounded import BOUNDED_ONLY, OVER_REALS, exactness_name
 
 MORE: Final = 4
-"""Factor of the choices of a rule that is only tested, or has literals, because few have rare results of tests."""
+"""Factor of the number of choices for rules that are only tested, or have literals: rare results need more choices."""
 SYMBOLS: Final = "max, sqrt, casts and the like are compared on sample numbers only"
 
 _REGISTERED: Final[WeakKeyDictionary[Rule, ProofStatus]] = WeakKeyDictionary()
@@ -190,9 +190,9 @@ def register(rule: Rule, cases: int = CASES, *, whole: bool = True) -> ProofStat
 
 
 def _checked_status(rule: Rule, cases: int) -> ProofStatus:
-    """Return the status of a rule. Differences that exist only between symbols are compared again in numbers.
+    """Return the status of a rule.
 
-    So are the sides of a rule that is only tested.
+    The sides are compared again in numbers if they differ only as symbols, or if the rule is only tested.
     """
     found, verdict = examined(rule, cases)
     rarely = any(map(literals, rule.statements.values()))

@@ -46,9 +46,9 @@ class Status(IntEnum):
 OVER_THE_REALS: Final = "over the real numbers, where exp(0) = 1 and exp(a + b) = exp(a) * exp(b) are assumed"
 PROVED_TEXT: Final = f"{Status.PROVED} for all sizes"
 INTEGER_SAMPLES: Final = 60
-"""Number of samples that must agree if a rule can have integer elements, which differ only where they wrap.
+"""Number of samples that must agree if a rule can have integer elements: it may be false only where integers wrap.
 
-As many must agree if it has literals or tests of elements, which few samples may satisfy.
+As many must agree if the rule has literals or tests of elements, which few samples may satisfy.
 """
 MIN_INTEGER_SAMPLES: Final = 10
 """Number of integer samples that must agree before an unproved rule may be used on integers."""

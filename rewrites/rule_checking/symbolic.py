@@ -4,7 +4,7 @@ Both sides are evaluated at a symbolic position by the definitions of the operat
 condition, the proof is split in two cases. A condition that depends on the index of a sum becomes a factor [p] of its
 terms instead. The results are two polynomials, which are compared. A rule about sums is proved by induction on an
 extent: the sides are equal if it is empty, and grow by the same amount with it. A rule about recurrences is proved by
-their definition, or by induction on rows: a row computed from the rows of the other side is the other side's row.
+their definition, or by induction on rows: if earlier rows are equal to those of the other side, so is the next row.
 
 Proofs assume that both sides are well-formed: the obligations of `atl.checks.wellformed` are facts where they arise.
 Each statement of the rule, one for each rank of elements, is proved.
@@ -121,7 +121,7 @@ def _by_definition(goal: Goal, facts: Facts) -> bool:
 
 
 def _by_rows(goal: Goal, facts: Facts) -> bool:
-    """Compare a row of a side, a recurrence, with the other side, of which the rows before are assumed to be equal."""
+    """Compare a row of a side that is a recurrence with the other side, assuming that all earlier rows are equal."""
     for whole, other in ((goal.lhs, goal.rhs), (goal.rhs, goal.lhs)):
         if isinstance(whole, terms.Rec):
             step = Reader({}, linear=True, unfolds=True, hypothesis=Hypothesis(whole, other))
@@ -134,8 +134,8 @@ def _by_rows(goal: Goal, facts: Facts) -> bool:
 def _by_induction(goal: Goal, variable: Var, over: Index, *, linear: bool, ends: Ends) -> None:
     """Prove the goal by induction on `variable`, with the extent `over` empty in the base case.
 
-    `ends` is true for each side whose sums split off their first terms in the step rather than their last, and last if
-    sums inside these terms split off theirs.
+    The step splits one term off each sum. `ends` is true for a side if it is the first term rather than the last. The
+    third value is true if sums inside these terms are split too.
     """
     *firsts, nested = ends
     left, right = (Peel(variable, first=first, nested=nested) for first in firsts)
@@ -238,14 +238,14 @@ NOT_LINEAR: Final = ("sum_add", "sum_sub", "sum_neg", "sum_mul_left", "sum_mul_r
 
 Ends: TypeAlias = tuple[bool, bool, bool]
 Induction: TypeAlias = tuple[Ends, int]
-"""The ends of an induction, and the number of its extent in the order in which they are tried."""
+"""The `ends` of `_by_induction`, and the position of the extent in the order in which extents are tried."""
 ENDS: Final[tuple[Ends, ...]] = (
     (False, False, True), (True, True, True), (False, True, True), (True, False, True), (False, False, False),
 )  # fmt: skip
 
 
 def _proved(rule: Rule, goal: Goal, known: Induction | None) -> Induction | None:
-    """Prove a goal; return the induction, if one was needed. `known` is that of another rank, which is tried first."""
+    """Prove a goal; return the induction, if one was needed. `known`, that of another rank, is tried first."""
     linear = rule.name not in NOT_LINEAR
     try:
         _split(goal, _reads_equal(linear=linear))

@@ -49,7 +49,7 @@ unused_ids: Final = count(1 << 57)
 class Peel:
     """An induction step: the variable that grew by one, and whether sums split off their first or last terms.
 
-    If `nested` is true, sums inside these terms split off theirs.
+    If `nested` is true, sums inside these terms split off a term too.
     """
 
     variable: Var
@@ -74,12 +74,12 @@ class Reader:
     peel: Peel | None = None
     inside: tuple[Var, ...] = ()
     unfolds: bool = False
-    """Whether a row of a recurrence is read by its definition, once on the way to an element."""
+    """True if a row of a recurrence is read by its definition, once on the way to an element."""
     hypothesis: Hypothesis | None = None
     depth: int = 0
     """Number of enclosing recurrences that are read as unknown functions, by which their rows are named."""
     proves: bool = False
-    """Whether the term may be ill-formed, so that its conditions are proved instead of assumed."""
+    """True if the term may be ill-formed, so that its conditions are proved instead of assumed."""
 
     def read(self, term: terms.Expr, at: tuple[Index, ...], facts: Facts) -> Poly:
         conditions = tuple(granted(term, Scope(facts)))
@@ -169,7 +169,7 @@ class Reader:
         variables = [Var(next(unused_ids), "q") for _ in at]
         p, *rest = map(index, variables)
         earlier = terms.TensorVar(next(unused_ids), "rows", terms.rows_before(term.type, p))
-        generic = terms.Metavariable(earlier.uid, f" rows {self.depth}", earlier.of)
+        generic = terms.Metavariable(earlier.uid, f" rows {self.depth} of {term.type.dtype}", earlier.of)
         body = instantiate_tensor(instantiate(term.body, p), earlier)
         reader = replace(
             self, inside=(*self.inside, *variables), unfolds=False, hypothesis=None, depth=self.depth + 1,
@@ -184,7 +184,7 @@ class Reader:
             tensors.append((extents, _renamed(value, tuple(variables), named)))
             bound.append(named)
         positions = tuple(simplify(facts, position) for position in at)
-        return atom(Given(" rec", positions, tuple(tensors), tuple(bound)))
+        return atom(Given(f" rec of {term.type.dtype}", positions, tuple(tensors), tuple(bound)))
 
     # -- conditions ---------------------------------------------------------------------------------------------------
 
@@ -320,7 +320,7 @@ def _bound_variables(body: Poly, count: int) -> tuple[Var, ...]:
 
 
 def _above(variable: Var) -> int:
-    """Return the height above that at which a variable is bound."""
+    """Return the next height above the one at which a variable is bound."""
     return 1 + (variable.uid - _BOUND) // _PLACES
 
 

@@ -203,7 +203,7 @@ ABSOLUTE: Final = "abs"
 
 
 def absolute(x: Poly) -> Poly:
-    """Return |x|, which is |-x|. Its square is that of x also where integers wrap."""
+    """Return |x|, the same value for x and -x. Its square is that of x, also where integers wrap."""
     known = _small(x)
     if known is not None:
         return constant(abs(known))
@@ -254,7 +254,7 @@ def _small(x: Poly) -> Fraction | None:
 
 SMALL: Final = 1 << 31
 JOIN: Final = {"max": "max", "min": "max", "or": "or", "and": "or"}
-"""The upper operation of the lattice of each operation: the other one distributes over it."""
+"""The join of the lattice of each operation; the meet distributes over it."""
 MEET: Final = {"max": "min", "or": "and"}
 MOST_SETS: Final = 40
 """Maximum number of operands in the normal form of an expression of a lattice; a longer one is an unknown function."""
@@ -262,10 +262,10 @@ Sets: TypeAlias = frozenset[frozenset[Poly]]
 
 
 def lattice(op: str, x: Poly, y: Poly, order: Order = ()) -> Poly:
-    """Return max, min, or the bitwise or, and: the largest of some smallest values, without those that are implied.
+    """Return the normal form of a max, min, bitwise or, or bitwise and: a join of meets, without implied operands.
 
-    They form distributive lattices, also where integers wrap. In `order` are pairs with a first value that is known to
-    be at most the second.
+    They form distributive lattices, also where integers wrap. `order` has pairs of values of which the first is known
+    to be at most the second.
     """
     join = JOIN[op]
     left, right = _sets(join, x), _sets(join, y)
@@ -338,10 +338,10 @@ def is_test(part: Atom) -> bool:
 
 
 def less(x: Poly, y: Poly, dtype: str | None) -> Poly:
-    """Return the test x < y of elements of this type. It is not that of y - x > 0, which differs where integers wrap.
+    """Return the test x < y of elements of this type. The test y - x > 0 would differ where integers wrap.
 
-    The same numbers may wrap in one type and not in another, so the type is a part of the test. That of a maximum or a
-    minimum is made of those of its operands.
+    The same numbers may wrap in one type and not in another, so the type is a part of the test. The test of a maximum
+    or a minimum is made of the tests of its operands.
     """
     for part, on_left in ((single_atom(x), True), (single_atom(y), False)):
         if isinstance(part, Operation) and part.op in ("max", "min"):

@@ -62,7 +62,7 @@ class HasGoal(Protocol):
 
 
 _last_without_problems: Final[list[tuple[Program, str]]] = []
-"""The program and target of the last check, if it found no problem. Recipes check a goal, and `optimize` again."""
+"""The program and target of the last check, if it found no problem. `optimize` checks a goal again after a recipe."""
 
 
 def check(self: HasGoal, *, target: str = "c") -> Report:
@@ -162,8 +162,8 @@ def compile(  # noqa: A001
 ) -> lowering.Kernel | lowering.GpuKernel | lowering.CoreKernel | lowering.ranks.DistributedKernel:
     """Compile the goal to a kernel, like `atl.compile(s.goal)`, with the same options and errors.
 
-    `strict` is by default that of the session. A `mesh` is the only option, if there is one; ranks do not compile
-    strictly, so a strict session needs `strict=False` besides. Raises `InvalidArgument` for other combinations.
+    `strict` is by default that of the session. A `mesh` cannot be combined with other options. Ranks do not compile
+    strictly, so a strict session also needs `strict=False`. Raises `InvalidArgument` for other combinations.
 
     >>> import atl, numpy as np
     >>> x = atl.tensor("x", atl.sizes("n"))

@@ -467,7 +467,7 @@ class Session(Tactics, SessionBase):
 
         `machine` is a model of the machine, by default `atl.machine()`. With `parallel`, threads share the outermost
         loops. `recipes` are tried in order, by default `atl.RECIPES`. `s.report` lists the recipes that fitted and why
-        the others did not; `s.script()` returns the calls, to be edited. What no recipe fits is left as it was written.
+        the others did not; `s.script()` returns the calls, to be edited. Parts that no recipe fits are not changed.
 
         Raises `InvalidArgument`.
 

@@ -210,7 +210,7 @@ class Shell:
             written = f"a script of {len(self.session.steps)} calls that proves the theorem again"
         else:
             raise InvalidArgument(
-                f"{path.name or 'a file without a name'}: the suffix names no format to save",
+                f"{path.name or 'a file without a name'}: a session cannot be saved with this suffix",
                 required="a name that ends in .py for a script, or in .atl.json for a certificate",
                 suggestions=(f"save {path.stem or self.session.goal.name}.atl.json",),
             )

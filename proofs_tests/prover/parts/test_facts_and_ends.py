@@ -35,7 +35,7 @@ def test_known_facts_are_not_added() -> None:
 
 
 def test_facts_about_one_array_belong_together() -> None:
-    """Else separate models could give one element two values."""
+    """If they were kept separately, two models could give one element different values."""
     plain = Array("plain", (constant(9),), "int64")
     facts = given(equal(x, constant(3)), at_most(constant(5), read(plain, (x,))), equal(y, constant(3)))
     assert isinstance(prove(facts, at_most(constant(5), read(plain, (y,)))), Proved)
@@ -89,7 +89,7 @@ def test_range_ends_prove_true_claims(name: str) -> None:
 
 
 def test_quotient_by_zero_has_no_digits() -> None:
-    """It may be any number, even if a fact says that it is natural."""
+    """The quotient may be any number, even if a fact says that it is not negative."""
     by_zero = index(Quotient(x, ZERO))
     facts = given(at_most(ZERO, by_zero))
     assert not natural(facts, m * by_zero - k * x)

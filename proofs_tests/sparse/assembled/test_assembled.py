@@ -470,7 +470,7 @@ def lower_of_halves() -> Session:
 
 
 def columns_of_halves() -> Session:
-    """Return the lower triangles of a tensor, of which each row is stored in another order than that of its columns."""
+    """Return the lower triangles of a tensor. The elements of each row are not stored in the order of its columns."""
     x = atl.tensor("x", n, m, k, dtype="float16")
 
     def row(i: Any) -> Any:

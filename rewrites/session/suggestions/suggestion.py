@@ -16,10 +16,10 @@ WIDTH: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """A call of a session that applies, a tactic or `rw` with a rule; `before` and `after` are the part that changes.
+    """A session call that applies: a tactic, or `rw` with a rule. `before` and `after` show the part that changes.
 
-    `missing` names parameters that the caller must choose; then `after` is None. `s.take(suggestion)` makes the
-    call.
+    `missing` names the parameters that the caller must choose. If there are any, `after` is None.
+    `s.take(suggestion)` makes the call.
     """
 
     name: str

@@ -471,7 +471,7 @@ class _Tuner(Generic[S]):
         return min(max(0.0, self.progress.seconds_left), max(LEAST_SHARE, self.progress.budget / SHARES))
 
     def _slower(self, built: Any, ms: float) -> float | None:
-        """Return how many times as long as a run of the best a first run took, if it has lost."""
+        """Return the time of a first run divided by that of a run of the best, if the candidate has lost."""
         assert self.best is not None
         assert self.best.ms is not None
         if ms <= measuring.LOSING * self.best.ms:

@@ -312,7 +312,7 @@ class _Scatter:
     def _bounds(self) -> None:
         """Turn guards into bounds of the sums that remain, where this reduces their iterations.
 
-        A guard that both ends of a sum's range can reach is a border, as in [r <= q < r + n], and stays.
+        A guard that may exclude terms at both ends of a range, as in [r <= q < r + n], is a border, and stays.
         """
         for cursor in list(self.work.cursors(self.path)):
             if self._is_narrow(cursor):

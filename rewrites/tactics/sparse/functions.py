@@ -159,7 +159,8 @@ def _is_nonlinear_in(term: Expr, position: int) -> bool:
 def _apply(work: Derivation, path: Path, inner: Path) -> None:
     """Rewrite f(Σk [p(k)] · x(k)) → Σk [p(k)] · f(x(k)). Raises `NotApplied` if f(0) is not proved to be padding.
 
-    Otherwise f(0) is added to the sum of f(x(k)) - f(0), which is rounded, and not a number if f(0) is infinite.
+    Without that proof, f(0) would be added to the sum of f(x(k)) - f(0). That sum is rounded, and NaN if f(0) is
+    infinite.
     """
     goal, whole = work.goal, work.term((*path, *inner))
     bind(work, path, inner, "x")

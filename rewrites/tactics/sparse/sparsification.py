@@ -415,7 +415,7 @@ def _several_entries(loop: Cursor, function: str, place: Location) -> DoesNotApp
 
 
 def _instead_of_extremum(operand: str, loop: Cursor, guard: Cursor) -> tuple[str, ...]:
-    """Return what to do if entries are found below an extremum of two operands, which is not padding where one is."""
+    """Return suggestions for entries inside an extremum of two operands: it may not be padding where one of them is."""
     for at in guard.spine()[len(loop.path) + 1 : -1]:
         match at.term:
             case Binary("min" | "max" as op):
