@@ -49,6 +49,22 @@ def by_order(largest_of: Callable[[atl.Tensor, atl.Tensor], atl.Tensor]) -> Prog
     return atl.program("o", [X, of("int32")], atl.where(test, largest_of(atl.value(n) + none, atl.value(m) + none), X))
 
 
+def by_row(row: Callable[[str], atl.Tensor], *, both: bool) -> Program:
+    """Return a choice by a test of a row in float64 of the largest of 0 and the row in int32, where sizes wrap."""
+    low = atl.maximum(0, row("int32")) if both else row("int32")
+    x = atl.tensor("x", dtype="int32")
+    return atl.program("r", [x, of("int32"), of("float64")], atl.where(row("float64") > 0, low, x))
+
+
+def row_of_size(dtype: str) -> atl.Tensor:
+    return atl.rec(1, lambda p, y: atl.value(3 * n), dtype=dtype)[0]
+
+
+def row_of_rows(dtype: str) -> atl.Tensor:
+    step = atl.value(3 * n) + (of(dtype) - of(dtype))
+    return atl.rec(n + 1, lambda p, y: atl.select(p > 0, y[p - 1] * 0 + step, step))[n]
+
+
 def of(dtype: str) -> atl.Tensor:
     return atl.tensor(f"of_{dtype}", dtype=dtype)
 
@@ -61,6 +77,8 @@ FALSE: dict[str, Callable[[], tuple[Program, Program]]] = {
         rows(C), rows(C + largest(m, lambda j: U[j]) - largest(m, lambda j: U[atl.imin(j, n + 50)])),
     ),
     "an order in int32 and a maximum in float64": lambda: (by_order(atl.maximum), by_order(lambda _, high: high)),
+    "a row in float64 and a row in int32": lambda: (by_row(row_of_size, both=True), by_row(row_of_size, both=False)),
+    "rows of rows in two types": lambda: (by_row(row_of_rows, both=True), by_row(row_of_rows, both=False)),
     "int32 and int64": lambda: (by_test(of("int32")), by_test(of("int64"))),
 }  # fmt: skip
 
