@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from itertools import product
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -79,7 +79,7 @@ def test_compact_antidiagonals_are_contiguous() -> None:
 
 
 @pytest.mark.parametrize("loops", ["places", "elements"])
-def test_sheared_storage_holds_the_diagonals_of_shear(loops: str) -> None:
+def test_sheared_storage_holds_the_diagonals_of_shear(loops: Literal["places", "elements"]) -> None:
     program = atl.parse("f (A : float32[n, m, 2]) : float32[n, m, 2] := 2 * A")
     s = reschedule(program).store("A", layouts.sheared, loops=loops)
     let = s.goal.body

@@ -278,8 +278,8 @@ def test_wrong_step_of_the_interpreter_is_found(monkeypatch: pytest.MonkeyPatch)
     def all_go_on(fingers: Any, value: Any, at: Any, ends: Any, strict: Any) -> Iterator[None]:
         return original(fingers, value, at, ends, [finger.variable for finger in fingers])
 
-    original = lowering.nest.execution._met
-    monkeypatch.setattr(lowering.nest.execution, "_met", all_go_on)
+    original = lowering.nest.execution._advance
+    monkeypatch.setattr(lowering.nest.execution, "_advance", all_go_on)
     given = arrays((1,), (1, 1))
     assert run(lower(dot("increasing", "nondecreasing")), {"x": 1, "y": 2}, given) != atl.evaluate(
         dot("increasing", "nondecreasing"), **given
