@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, TypeGuard, assert_never, get_args, overload
 
 from atl.core import predicate as predicates
-from atl.core.index import Bound, Index, Leaf, Var, bound, index, map_leaves
+from atl.core.index import Bound, Index, Leaf, Var, bound, index, map_leaves, shift
 from atl.core.predicate import Predicate, is_predicate
 from atl.core.substitution import close, close_tensor, fresh_uid, map_type, shift_term, transform, unbound
 from atl.core.terms import Expr, Local, TensorVar, Term, Type
@@ -73,7 +73,7 @@ def substituted(body: Expr | Predicate, indices: tuple[Index, ...], tensors: tup
         if not isinstance(leaf, Bound) or leaf.position < depth:
             return index(leaf)
         parameter = leaf.position - depth
-        return lifted(indices[-1 - parameter], depth) if parameter < count else bound(leaf.position - count)
+        return shift(indices[-1 - parameter], depth) if parameter < count else bound(leaf.position - count)
 
     def on_tensor(at: Local | TensorVar, depth: int, tensor_depth: int) -> Expr | None:
         if not isinstance(at, Local) or at.position < tensor_depth:
@@ -88,13 +88,6 @@ def substituted(body: Expr | Predicate, indices: tuple[Index, ...], tensors: tup
     if isinstance(body, Term):
         return transform(body, on_leaf, on_tensor, untouched=unbound())
     return predicates.substitute(body, lambda leaf: on_leaf(leaf, 0))
-
-
-def lifted(expression: Index, by: int) -> Index:
-    """Return the expression shifted under `by` more index binders."""
-    if not by or not expression.loose:
-        return expression
-    return map_leaves(expression, lambda leaf: bound(leaf.position + by) if isinstance(leaf, Bound) else index(leaf))
 
 
 def as_surface(argument: Argument) -> object:

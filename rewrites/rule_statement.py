@@ -30,7 +30,7 @@ from atl.errors import DtypeError, InvalidArgument, RankError, ShapeError, Sourc
 from atl.surface.values import Condition, IndexExpr, Tensor, as_index, as_predicate, as_tensor
 from atl.text.printing import show, show_index
 from rewrites.metavariables import Kind
-from rewrites.rule_arguments import Argument, Arguments, Function, is_term, lifted, substituted
+from rewrites.rule_arguments import Argument, Arguments, Function, is_term, substituted
 
 MAX_ELEMENT_RANK: Final = 4
 """Maximum rank of elements for which rules are checked."""
@@ -522,10 +522,10 @@ class _Instance:
             return index(leaf)
         extent = self.statement.extents.get(leaf.uid)
         if extent is not None:
-            return lifted(self._extent(*extent), depth)
+            return shift(self._extent(*extent), depth)
         value = self.arguments[self.statement.names[leaf.uid]]
         assert isinstance(value, Index)
-        return lifted(value, depth)
+        return shift(value, depth)
 
     def _extent(self, name: str, dimension: int) -> Index:
         found = self.fixed_extent(name, dimension)
@@ -545,7 +545,7 @@ class _Instance:
         found = body.type.shape[dimension]
         if any(isinstance(atom, Bound) and atom.position < own for atom in atoms(found)):
             return None
-        return map_leaves(found, lambda leaf: bound(leaf.position - own) if isinstance(leaf, Bound) else index(leaf))
+        return shift(found, -own)
 
     def _predicate(self, predicate: pred.Predicate, depth: int) -> pred.Predicate:
         def on_condition(name: str, at: tuple[Index, ...]) -> pred.Predicate:
@@ -553,25 +553,16 @@ class _Instance:
             if isinstance(found, Function):
                 assert pred.is_predicate(found.body)
                 own = found.indices
-                body = pred.map_indices(found.body, lambda e: _raised(e, own, depth))
+                body = pred.map_indices(found.body, lambda e: shift(e, depth, own))
                 return substituted(body, tuple(self._index(place, depth) for place in at), ())
             assert pred.is_predicate(found)
-            return pred.map_indices(found, lambda e: lifted(e, depth))
+            return pred.map_indices(found, lambda e: shift(e, depth))
 
         return map_predicate(predicate, lambda e: self._index(e, depth), on_condition)
 
 
 def _body(argument: Argument | None) -> Argument | None:
     return argument.body if isinstance(argument, Function) else argument
-
-
-def _raised(expression: Index, own: int, by: int) -> Index:
-    """Shift an index of a function's body under more binders; its parameters stay."""
-
-    def leaf(at: Leaf) -> Index:
-        return bound(at.position + by) if isinstance(at, Bound) and at.position >= own else index(at)
-
-    return map_leaves(expression, leaf) if by and expression.loose > own else expression
 
 
 def shift_under(body: terms.Expr, indices: int, tensors: int, own: int, own_tensors: int) -> terms.Expr:

@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 
 import atl
-from atl.core.index import Size, Var, bound, constant, index
+from atl.core.index import Size, Var, bound, constant, index, shift
 from atl.core.predicate import NonNegative, at_most, conjunction, disjunction, equal, negation
 from atl.core.terms import Access, Binary, Constant, Expr, Gen, Let, Local, TensorVar, Type, Value
 from atl.errors import InvalidArgument, InvalidName, RankError
@@ -27,7 +27,6 @@ from rewrites.rule_arguments import (
     abstracted,
     as_surface,
     is_term,
-    lifted,
     of_indices,
     sort_of,
     substituted,
@@ -132,12 +131,13 @@ def test_tensors_are_replaced_under_binders() -> None:
     assert substituted(variable, (), (zeros(0),)) == variable
 
 
-def test_lifted_expression_keeps_its_meaning() -> None:
-    assert lifted(bound(0) + bound(2) + 1, 2) == bound(2) + bound(4) + 1
-    assert lifted(bound(0), 0) == bound(0)
-    assert lifted(constant(3), 2) == constant(3)
+def test_shifted_index_keeps_its_meaning() -> None:
+    assert shift(bound(0) + bound(2) + 1, 2) == bound(2) + bound(4) + 1
+    assert shift(bound(0), 0) == bound(0)
+    assert shift(constant(3), 2) == constant(3)
+    assert shift(bound(0) + bound(1), 2, 1) == bound(0) + bound(3)
     with_variable = bound(0) + index(Var(4, "w"))
-    assert lifted(with_variable, 1) == bound(1) + index(Var(4, "w"))
+    assert shift(with_variable, 1) == bound(1) + index(Var(4, "w"))
 
 
 def test_rule_checks_the_names_of_its_arguments() -> None:

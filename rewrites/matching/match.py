@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from atl.core import index as ix
-from atl.core.index import index
+from atl.core.index import index, shift
 from atl.core.predicate import Any as AnyOf
 from atl.core.predicate import NonZero, Predicate, Zero, conjunction, conjuncts, expressions, is_predicate, negation
 from atl.core.predicate import substitute as substitute_predicate
@@ -21,7 +21,7 @@ from atl.core.traversal import children, conditions_in, own_indices, static
 from atl.errors import ATLError
 from rewrites.matching.patterns import Pattern, patterns
 from rewrites.rule import Rule
-from rewrites.rule_arguments import Argument, Function, Parameter, is_term, lifted, of_indices, substituted
+from rewrites.rule_arguments import Argument, Function, Parameter, is_term, of_indices, substituted
 from rewrites.rule_statement import Extent, condition_variable, shift_under
 
 
@@ -169,7 +169,7 @@ class Match:
 
         def leaf(at: ix.Leaf) -> ix.Index:
             value = self._value(at) if isinstance(at, ix.Var) else None
-            return index(at) if value is None else lifted(value, indices)
+            return index(at) if value is None else shift(value, indices)
 
         return ix.map_leaves(wanted, leaf)
 
@@ -421,7 +421,7 @@ def _abstract(
         if not isinstance(leaf, ix.Bound) or leaf.position < depth:
             return index(leaf)
         moved = _renumber(ix.Bound(leaf.position - depth), indices, kept)
-        return lifted(moved, depth)
+        return shift(moved, depth)
 
     def on_tensor(at: Local | TensorVar, depth: int, tensor_depth: int) -> Expr | None:
         if not isinstance(at, Local) or at.position < tensor_depth:
@@ -441,7 +441,7 @@ def function_of(found: Expr, arguments: tuple[ix.Index, ...]) -> Expr:
     def visit(at: Expr, depth: int) -> Expr:
         def on_index(expression: ix.Index) -> ix.Index:
             for position, argument in enumerate(arguments):
-                offset = (expression - lifted(argument, depth)).constant
+                offset = (expression - shift(argument, depth)).constant
                 if offset is not None:
                     return ix.bound(depth + count - 1 - position) + offset
             return ix.shift(expression, count, depth)
