@@ -20,6 +20,7 @@ from proofs_tests.storages.storages import STORAGES, T, at_sizes, variables
 from rewrites import reschedule
 from rewrites.errors import NotInjective
 from rewrites.tactics.reindexing.formulas import check_reindexing
+from rewrites.tactics.reindexing.storing import FilledBy
 
 N, M = size("n"), size("m")
 POSITIVE = Facts().assume((T >= 1).node)
@@ -79,7 +80,7 @@ def test_compact_antidiagonals_are_contiguous() -> None:
 
 
 @pytest.mark.parametrize("loops", ["places", "elements"])
-def test_sheared_storage_holds_the_diagonals_of_shear(loops: str) -> None:
+def test_sheared_storage_holds_the_diagonals_of_shear(loops: FilledBy) -> None:
     program = atl.parse("f (A : float32[n, m, 2]) : float32[n, m, 2] := 2 * A")
     s = reschedule(program).store("A", layouts.sheared, loops=loops)
     let = s.goal.body
