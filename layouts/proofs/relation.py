@@ -239,9 +239,9 @@ class Relation:
             return extents, [None if each.is_empty() else _affine(isl, each.dim_max(0)) for each in at]
 
         extents, places = _bounded(largest) if outs == 1 else ([None], [None])
-        if places[0] is not None and all(each is not None for each in extents):
+        shape = [extent_of(extent + 1) for extent in extents if extent is not None]
+        if places[0] is not None and len(shape) == ins:
             strides = [0 if each is None else extent_of(each - places[0]) for each in places[1:]]
-            shape = [extent_of(extent + 1) for extent in extents]
             one = ins == 1
             made = Layout(
                 shape[0] if one else tuple(shape), strides[0] if one else tuple(strides), offset=extent_of(places[0])
