@@ -61,6 +61,8 @@ class Relation:
     def of(cls, text: str) -> Relation:
         """Parse a relation in isl's notation: `[n] -> { [i, j] -> [i + j] : 0 <= i < n and 0 <= j < 4 }`."""
         _need_isl()
+        if not isinstance(text, str):
+            raise InvalidArgument(f"{brief(text)} is not a string", required="a relation in isl's notation")
         return cls._made(_bounded(lambda isl: isl.Map(text)))
 
     @classmethod

@@ -197,6 +197,9 @@ def test_functions_without_formula_are_listed_as_pairs() -> None:
     [
         lambda: Relation(3),  # type: ignore[arg-type]
         lambda: Relation.of("no relation"),
+        lambda: Relation.of(3),  # type: ignore[arg-type]
+        lambda: ask(["relation", 3]),  # type: ignore[list-item]
+        lambda: coordinate_maps(3),  # type: ignore[arg-type]
         lambda: Relation(Layout(4)).compose(3),  # type: ignore[arg-type]
         lambda: Relation(Layout((4, n), (1, 4))).count(),
         lambda: Relation.of("{ [i] -> [i] }").count(),
@@ -206,7 +209,7 @@ def test_functions_without_formula_are_listed_as_pairs() -> None:
         lambda: Relation(Layout(4)).complement("x"),  # type: ignore[arg-type]
         lambda: Relation(Layout(4)).union(Relation(Layout((2, 2)))),
     ],
-    ids=range(10),
+    ids=range(13),
 )
 def test_non_relations_are_refused(call: Any) -> None:
     with pytest.raises(ATLError):
