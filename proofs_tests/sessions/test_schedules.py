@@ -153,6 +153,7 @@ def test_wrong_arguments_in_a_file_are_refused_by_the_method(tmp_path: Path) -> 
 
 
 def test_schedule_of_other_values_is_refused() -> None:
-    for calls in (None, [], ("tile",)):
+    others: tuple[Any, ...] = (None, [], ("tile",))
+    for calls in others:
         with pytest.raises(InvalidArgument, match="Schedule"):
-            Schedule(calls)  # type: ignore[arg-type]
+            Schedule(calls)
