@@ -47,6 +47,10 @@ def broken_laws(module: Semimodule[Any], digits: Sequence[int], strides: Sequenc
     """
     if not isinstance(module, Semimodule):
         raise InvalidArgument(f"the laws of {brief(module)}", required="a Semimodule")
+    if not isinstance(digits, Sequence) or not all(type(digit) is int for digit in digits):
+        raise InvalidArgument(f"digits={brief(digits)}", required="a list of integers")
+    if not isinstance(strides, Sequence) or isinstance(strides, str):
+        raise InvalidArgument(f"strides={brief(strides)}", required="a list of values of the semimodule")
     return list(_broken(module, digits, strides))
 
 

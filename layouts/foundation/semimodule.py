@@ -249,7 +249,7 @@ class Element(Generic[X]):
             raise InvalidArgument(f"the stride {brief(self.value)}", required="a hashable value") from error
 
     def __add__(self, other: Element[X] | int) -> Element[X]:
-        if isinstance(other, int) and other == 0:
+        if type(other) is int and other == 0:
             return self
         return Element(self.semimodule, self.semimodule.add(self.value, self._like(other)))
 
@@ -264,7 +264,7 @@ class Element(Generic[X]):
     __rmul__ = __mul__
 
     def __lt__(self, other: Element[X]) -> bool:
-        return self != other and self <= other
+        return self <= other and self != other
 
     def __le__(self, other: Element[X]) -> bool:
         return self.semimodule.at_most(self.value, self._like(other))

@@ -84,7 +84,7 @@ def ask(words: Sequence[str], *, given: Iterable[object] = ()) -> Query:
         return Query(None, (made,), made)
     else:
         operation, texts = _operation(first, rest[0]), [first, *rest[1:]]
-    if operation == "relation" and len(texts) == 1 and "{" in texts[0]:
+    if operation == "relation" and len(texts) == 1 and isinstance(texts[0], str) and "{" in texts[0]:
         relation = Relation.of(texts[0])
         return Query(None, (relation,), relation.layout())
     read = [

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from atl.errors import InvalidArgument, brief
 from layouts.errors import CannotTabulate, NoLayout
-from layouts.foundation.function import Function
+from layouts.foundation.function import Function, need_function
 from layouts.foundation.layout import column_major
 from layouts.foundation.tuples import Shape
 from layouts.linear.conversion import as_linear
@@ -58,6 +58,7 @@ def coordinate_maps(function: Function) -> dict[str, Relation]:
     >>> coordinate_maps(Swizzle(1, 0, 1))["binary"].locations(1, 1)
     [(0, 1)]
     """
+    need_function(function)
     maps = {"natural_to_integral": natural_to_integral(function.box.extents)}
     try:
         linear = as_linear(function)

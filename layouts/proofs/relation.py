@@ -12,12 +12,14 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any, Final
 
+from atl.core.index import Index, constant, size
 from atl.errors import InvalidArgument, brief
 from atl.prove import Answer, Proved, Unknown
 from layouts.errors import NoLayout
 from layouts.foundation.facts import EMPTY, Known
 from layouts.foundation.function import Function, need_function
 from layouts.foundation.layout import Layout
+from layouts.foundation.tuples import extent_of
 from layouts.linear.layout import LinearLayout
 from layouts.proofs.isl_notation import written
 from layouts.proofs.layout_of_pairs import NoneExists, layout_of_pairs
@@ -59,6 +61,8 @@ class Relation:
     def of(cls, text: str) -> Relation:
         """Parse a relation in isl's notation: `[n] -> { [i, j] -> [i + j] : 0 <= i < n and 0 <= j < 4 }`."""
         _need_isl()
+        if not isinstance(text, str):
+            raise InvalidArgument(f"{brief(text)} is not a string", required="a relation in isl's notation")
         return cls._made(_bounded(lambda isl: isl.Map(text)))
 
     @classmethod
@@ -208,8 +212,9 @@ class Relation:
 
         `NoneExists` states the reason why neither exists: the relation is empty or not a function of a box of digits,
         or the location of some digits is not the sum of strides, and not the exclusive or of the images of their bits.
-        All pairs are compared. Raises `NoLayout` if sizes are symbolic, if locations are coordinates, and if there are
-        more than `MAX_PAIRS` pairs.
+        All pairs are compared. With symbolic sizes only a layout with a stride for each digit is found, and is compared
+        for all sizes that have pairs. Raises `NoLayout` if none is found for symbolic sizes, if locations are
+        coordinates, and if there are more than `MAX_PAIRS` pairs.
 
         >>> from layouts import Layout, Swizzle
         >>> Relation(Layout(32, 1)).layout(), Relation(Layout((4, 3), (3, 1)), known=None).layout()
@@ -220,7 +225,36 @@ class Relation:
         >>> print(Relation.of("{ [i] -> [i] : 1 <= i < 4 }").layout())
         none exists: 3 of the 4 tuples of digits below (4) have a location
         """
-        return layout_of_pairs(self._pairs())
+        symbolic = _bounded(lambda isl: self.map.dim(isl.dim_type.param))
+        return self._layout_of_sizes() if symbolic else layout_of_pairs(self._pairs())
+
+    def _layout_of_sizes(self) -> Layout:
+        """Return the layout with a stride for each digit that has the same pairs, for all sizes that have pairs."""
+        ins, outs = _counts(self.map)
+
+        def largest(isl: Any) -> Any:
+            zeros = [0] * ins
+            points = [zeros, *([*zeros[:k], 1, *zeros[k + 1 :]] for k in range(ins))]
+            free = self.map.gist_params(self.map.params())  # without the facts about sizes
+            at, box = [isl.Set(f"{{ {point} }}").apply(free) for point in points], free.domain()
+            extents = [_affine(isl, box.dim_max(k)) for k in range(ins)]
+            return extents, [None if each.is_empty() else _affine(isl, each.dim_max(0)) for each in at]
+
+        extents, places = _bounded(largest) if outs == 1 else ([None], [None])
+        shape = [extent_of(extent + 1) for extent in extents if extent is not None]
+        if places[0] is not None and len(shape) == ins:
+            strides = [0 if each is None else extent_of(each - places[0]) for each in places[1:]]
+            one = ins == 1
+            made = Layout(
+                shape[0] if one else tuple(shape), strides[0] if one else tuple(strides), offset=extent_of(places[0])
+            )
+            theirs = Relation(made).map
+            if _bounded(lambda _: theirs.intersect_params(self.map.params()).is_equal(self.map)):
+                return made
+        raise NoLayout(
+            f"no layout is found for {self} with symbolic sizes",
+            required="a location with a stride for each digit, or numbers for all sizes",
+        )
 
     def _pairs(self) -> list[tuple[tuple[int, ...], int]]:
         """Return all digits with their location."""
@@ -244,6 +278,19 @@ class Relation:
 
     def __repr__(self) -> str:
         return str(self.map)
+
+
+def _affine(isl: Any, value: Any) -> Index | None:
+    """Return the sum of sizes that a piecewise function of sizes is, or None if it is not one."""
+    pieces = value.coalesce().get_pieces()
+    if len(pieces) != 1 or not pieces[0][1].get_denominator_val().is_one() or pieces[0][1].dim(isl.dim_type.div):
+        return None
+    form = pieces[0][1]
+    total = constant(form.get_constant_val().to_python())
+    for k in range(form.dim(isl.dim_type.param)):
+        factor = form.get_coefficient_val(isl.dim_type.param, k).to_python()
+        total = total + factor * size(form.get_dim_name(isl.dim_type.param, k))
+    return total
 
 
 def _need_isl() -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 
 import atl
@@ -248,7 +249,10 @@ def test_other_strides_of_a_user_are_refused() -> None:
         lambda: INTEGERS.stride(3),
         lambda: Layout(4, hours.stride(1))(n),
         lambda: composition(Layout(12, 1), Layout(4, hours.stride(1)))(1),
+        lambda: hours.stride(1) < np.ones(3),  # type: ignore[operator]
         lambda: broken_laws(12, range(3), range(3)),  # type: ignore[arg-type]
+        lambda: broken_laws(hours, 3, range(3)),  # type: ignore[arg-type]
+        lambda: broken_laws(hours, range(3), None),  # type: ignore[arg-type]
     ):
         with pytest.raises(ATLError):
             call()

@@ -88,6 +88,7 @@ def _layouts() -> Iterator[object]:
     yield from (layouts.injective(flat), layouts.injective(Layout(4, 0)), layouts.ask(["(4,8):(8,1)", "as_lego"]))
     yield from (layouts.explain(layouts.composition, flat, Layout(4, 2)), layouts.F2(5), layouts.E(0))
     yield from (layouts.image(flat), layouts.Relation(flat))
+    yield layouts.Relation.of("{ [i] -> [i] : 1 <= i < 3 }").layout()
     held = LinearLayout.identity_1d(32, "lane", "place")
     conflicts = layouts.bank_conflicts(layouts.row_major((32, 32)), Layout(32, 1))
     yield from (held, conflicts, layouts.ColumnAction((0, 1), "lane", 2))

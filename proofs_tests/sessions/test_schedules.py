@@ -150,3 +150,10 @@ def test_wrong_arguments_in_a_file_are_refused_by_the_method(tmp_path: Path) -> 
         Schedule.load(file).apply(reschedule(TOTALS))
     with pytest.raises(InvalidArgument, match="a session"):
         Schedule.load(file).apply(TOTALS)  # type: ignore[type-var]
+
+
+def test_schedule_of_other_values_is_refused() -> None:
+    others: tuple[Any, ...] = (None, [], ("tile",))
+    for calls in others:
+        with pytest.raises(InvalidArgument, match="Schedule"):
+            Schedule(calls)

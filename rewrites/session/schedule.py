@@ -88,6 +88,14 @@ class Schedule:
 
     calls: tuple[ScheduledCall, ...]
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.calls, tuple) or not all(isinstance(call, ScheduledCall) for call in self.calls):
+            raise InvalidArgument(
+                f"Schedule({brief(self.calls)})",
+                required="calls",
+                suggestions=("s.schedule(), or Schedule.load(file)",),
+            )
+
     def __repr__(self) -> str:
         width = len(str(len(self.calls) - 1))
         return "\n".join(f"  {number:>{width}}  {call!r}" for number, call in enumerate(self.calls)) or "(no calls)"

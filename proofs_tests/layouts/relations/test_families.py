@@ -197,6 +197,9 @@ def test_functions_without_formula_are_listed_as_pairs() -> None:
     [
         lambda: Relation(3),  # type: ignore[arg-type]
         lambda: Relation.of("no relation"),
+        lambda: Relation.of(3),  # type: ignore[arg-type]
+        lambda: ask(["relation", 3]),  # type: ignore[list-item]
+        lambda: coordinate_maps(3),  # type: ignore[arg-type]
         lambda: Relation(Layout(4)).compose(3),  # type: ignore[arg-type]
         lambda: Relation(Layout((4, n), (1, 4))).count(),
         lambda: Relation.of("{ [i] -> [i] }").count(),
@@ -206,7 +209,7 @@ def test_functions_without_formula_are_listed_as_pairs() -> None:
         lambda: Relation(Layout(4)).complement("x"),  # type: ignore[arg-type]
         lambda: Relation(Layout(4)).union(Relation(Layout((2, 2)))),
     ],
-    ids=range(10),
+    ids=range(13),
 )
 def test_non_relations_are_refused(call: Any) -> None:
     with pytest.raises(ATLError):
@@ -343,10 +346,40 @@ def test_relation_command_goes_both_ways() -> None:
     assert none.data["none exists"] in none.text
 
 
-def test_layout_of_symbolic_or_large_relations_is_refused() -> None:
-    n = atl.sizes("n")
-    with pytest.raises(NoLayout, match="symbolic"):
-        Relation(Layout((4, n), (1, 4))).layout()
+@pytest.mark.parametrize(
+    "made",
+    [
+        Layout((4, n), (1, 4)),
+        Layout(n, 3),
+        Layout((n, m), (2, 3), offset=n + 1),
+        Layout((2 * n + 1, 4), (-4, 0)),
+        Layout((n, m), (1, 7), given=[n <= 7, m % 2 == 0]),
+    ],
+    ids=str,
+)
+def test_relation_with_sizes_has_a_layout_for_all_of_them(made: Layout) -> None:
+    assert Relation(made).layout() == made
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[n] -> { [i] -> [i + floor(i/2)] : 0 <= i < n }",
+        "[n] -> { [i] -> [p] : 0 <= i < n and i <= p <= i + 1 }",
+        "[n] -> { [i, j] -> [i + 4j] : 0 <= i < 4 and 0 <= j < n and i + j < n }",
+        "[n] -> { [i, j] -> [i + 4j + n*0] : 0 <= i < 4 and 0 <= j < n and (i < 3 or j < 2) }",
+        "[n] -> { [i] -> [i, i] : 0 <= i < n }",
+        "[n] -> { [i] -> [i] : 0 <= i }",
+        "[n] -> { [i] -> [i] : 1 <= i < n }",
+        "[n] -> { [i] -> [i] : 1 = 0 }",
+    ],
+)
+def test_no_layout_is_found_for_other_relations_with_sizes(text: str) -> None:
+    with pytest.raises(NoLayout):
+        Relation.of(text).layout()
+
+
+def test_layout_of_coordinates_or_large_relations_is_refused() -> None:
     with pytest.raises(NoLayout, match="pairs"):
         Relation.of("{ [i] -> [i] : 0 <= i < 100000 }").layout()
     with pytest.raises(NoLayout, match="2 components"):

@@ -14,7 +14,7 @@ from layouts.axe import Axe, R, S, axis, canonicalize, locations
 from layouts.axe.replicas import number as as_number
 from layouts.errors import CannotTabulate, LayoutError
 from layouts.foundation.function import Function
-from layouts.foundation.semimodule import COORDINATES, Coordinate
+from layouts.foundation.semimodule import COORDINATES, INTEGERS, Coordinate
 from layouts.foundation.tuples import modes_of
 from layouts.foundation.tuples import product as size_of
 from layouts.lego import Col, CoverBy, GroupBy, RegP, Row, TileInto
@@ -232,8 +232,8 @@ def _named(layout: layouts.LinearLayout) -> list[dict[str, int]]:
 
 
 def relates(random: Random, need: Need) -> str:
-    """Check that the relation has the function's pairs."""
-    from layouts import Relation
+    """Check that the relation has the function's pairs, and a layout wherever the function is one."""
+    from layouts import NoneExists, Relation
 
     function = drawn(random)
     if (
@@ -264,7 +264,20 @@ def relates(random: Random, need: Need) -> str:
             made.locations(*digits) == wanted,
             f"{function} at {digits} is related to {made.locations(*digits)}, not {wanted}",
         )
-    return "relation"
+    if not made.is_single_valued() or isinstance(function, Axe) or function.table().ndim > 1:
+        return "relation"
+    try:
+        back = made.layout()
+    except layouts.NoLayout:  # isl's bound
+        return "relation"
+    if isinstance(back, NoneExists):
+        over_integers = isinstance(function, layouts.Layout) and function.semimodule is INTEGERS
+        need(not over_integers and not isinstance(function, layouts.LinearLayout), f"{function}: {back}")
+        return "relation without a layout"
+    inside = [digits for digits in map(function.box.digits, range(function.size)) if made.locations(*digits)]
+    same = all(made.locations(*digits) == [(int(back(*digits)),)] for digits in inside)
+    need(same and len(inside) == back.size, f"{function} has the layout {back}")
+    return "relation with a layout"
 
 
 def fills(random: Random, need: Need) -> str:
