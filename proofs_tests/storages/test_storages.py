@@ -20,7 +20,6 @@ from proofs_tests.storages.storages import STORAGES, T, at_sizes, variables
 from rewrites import reschedule
 from rewrites.errors import NotInjective
 from rewrites.tactics.reindexing.formulas import check_reindexing
-from rewrites.tactics.reindexing.storing import FilledBy
 
 N, M = size("n"), size("m")
 POSITIVE = Facts().assume((T >= 1).node)
