@@ -34,6 +34,7 @@ def _declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", type=Path, metavar="FILE", help="a certificate written by theorem.save")
     parser.add_argument("--out", type=Path, help="the Rocq file to write (default: next to the certificate)")
     parser.add_argument("--nest", action="store_true", help="also prove the loop nest of the final program")
+    parser.add_argument("--strict", action="store_true", help="also prove the loop nest of a strict kernel")
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -48,7 +49,7 @@ def _run(arguments: argparse.Namespace) -> int:
     out = _usable(arguments.out) if arguments.out else default_output(arguments.file)
     theorem = load(arguments.file)
     derived = derivation(theorem)
-    nest = lower(theorem.rhs) if arguments.nest else None
+    nest = lower(theorem.rhs, strict=arguments.strict) if arguments.nest or arguments.strict else None
     text = text_of(derived) if nest is None else _with_nest(derived, nest)
     try:
         write_atomically({out: lambda stream: stream.write(text.encode())})

@@ -26,8 +26,10 @@ def _sparsified(
     body: atl.Tensor,
     form: atl.Format = atl.CSR,
     operands: atl.Format = atl.CSR,
+    *,
+    strict: bool = False,
 ) -> Theorem:
-    s = atl.reschedule(atl.program(name, inputs, body))
+    s = atl.reschedule(atl.program(name, inputs, body), strict=strict)
     for each in s.goal.inputs:
         s = s.sparsify(each.name, operands)
     return s.assemble(form).done()
@@ -51,11 +53,11 @@ def of_two(name: str, body: Callable[[atl.Tensor, atl.Tensor], atl.Tensor], form
     return _sparsified(name, [a, b], atl.gen(n, m, lambda i, j: body(a[i, j], b[i, j])), form)
 
 
-def sorted_sum() -> Theorem:
+def sorted_sum(*, strict: bool = False) -> Theorem:
     """Return the derivation of a sum whose rows are merged: the columns that each loop stores increase."""
     a, b = _tensor("A", n, m), _tensor("B", n, m)
     body = atl.gen(n, m, lambda i, j: a[i, j] + b[i, j])
-    return _sparsified("total", [a, b], body, atl.CSR.sorted(), atl.CSR.sorted())
+    return _sparsified("total", [a, b], body, atl.CSR.sorted(), atl.CSR.sorted(), strict=strict)
 
 
 def laplacian() -> Theorem:
@@ -75,6 +77,7 @@ ASSEMBLED: Final[dict[str, Callable[[], Theorem]]] = {
     "assembled elementwise product": lambda: of_two("times", lambda a, b: a * b),
     "assembled masked product": masked_product,
     "assembled sorted sum": sorted_sum,
+    "assembled strict sum": lambda: sorted_sum(strict=True),
     "assembled Laplacian": laplacian,
     "assembled columns": lambda: reflexivity(matrix(atl.CSC)),
 }

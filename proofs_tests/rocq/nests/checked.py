@@ -36,9 +36,11 @@ NESTS: Final[dict[str, Callable[[], Theorem]]] = {
     "blur": lambda: reflexivity(blur.two_stage()),
     "blur fused": lambda: derivations.blur_fused().done(),
     "scatter to gather": lambda: derivations.scatter_to_gather().done(),
+    "strict product": lambda: reflexivity(matmul.naive(), strict=True),
+    "strict nested sums": lambda: reflexivity(derivations.scatter_to_gather().done().rhs, strict=True),
     **ASSEMBLED,
 }
-"""Derivations of the lowered programs."""
+"""Derivations of the lowered programs. A nest is strict if its derivation is."""
 
 
 @dataclass(slots=True)
@@ -91,7 +93,7 @@ def check_all(names: Sequence[str] = (), folder: Path | None = None) -> Report:
 
 
 def _text(theorem: Theorem) -> str:
-    return text_of(derivation(theorem), lower(theorem.rhs))
+    return text_of(derivation(theorem), lower(theorem.rhs, strict=theorem.strict))
 
 
 def _file(name: str) -> str:

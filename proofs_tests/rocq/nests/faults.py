@@ -25,8 +25,18 @@ Fault = Callable[[ln.Statement], ln.Statement | None]
 """Returns a faulty version of a statement, or None if the fault does not apply."""
 
 
-def programs() -> Iterator[Program]:
-    """Return small programs whose nests contain statements for all faults."""
+def nests() -> Iterator[tuple[Program, ln.LoopNest]]:
+    """Yield small programs with their nests, which contain statements for all faults."""
+    for program in _programs():
+        yield program, lower(program)
+    a, b = atl.tensor("A", *atl.sizes("n m k")), atl.tensor("B", *atl.sizes("m k"))
+    n, m, k = a.shape
+    body = atl.gen(n, lambda i: atl.sum(m, lambda j: atl.sum(k, lambda p: a[i, j, p] * b[j, p])))
+    nested = atl.program("nested", [a, b], body)
+    yield nested, lower(nested, strict=True)
+
+
+def _programs() -> Iterator[Program]:
     n, m, k = atl.sizes("n m k")
     f, a, b = atl.tensor("f", n), atl.tensor("A", n, k), atl.tensor("B", k, m)
     yield atl.program("product", [a, b], atl.gen(n, m, lambda i, j: atl.sum(k, lambda p: a[i, p] * b[p, j])))
@@ -122,6 +132,13 @@ def _no_sum(statement: ln.Statement) -> ln.Statement | None:
     return ln.Assign(statement.target, statement.value) if isinstance(statement, ln.Accumulate) else None
 
 
+def _inner_sum_left_out(statement: ln.Statement) -> ln.Statement | None:
+    """Compute the inner sum of nested sums, but do not add it."""
+    if isinstance(statement, ln.For) and isinstance(statement.body[0], ln.Declare):
+        return replace(statement, body=statement.body[:-1]) if isinstance(statement.body[-1], ln.Accumulate) else None
+    return None
+
+
 def _another_start(statement: ln.Statement) -> ln.Statement | None:
     return replace(statement, initial=ln.Number(1, "float32")) if isinstance(statement, ln.Declare) else None
 
@@ -171,6 +188,7 @@ FAULTS: Final[dict[str, Fault]] = {
     "the first iteration left out": _loops(lambda loop: replace(loop, low=loop.low + 1)),
     "a sum that is not added up": _no_sum,
     "another start of a sum": _another_start,
+    "an inner sum that is left out": _inner_sum_left_out,
     "another number": _another_number,
     "fewer locations than elements": _too_few_locations,
     "extents of a smaller tensor": _other_extents,
@@ -190,8 +208,7 @@ class Planted:
 
 def wrong_nests() -> Iterator[Planted]:
     """Yield nests with a fault, except those for which no proof can be written."""
-    for program in programs():
-        nest = lower(program)
+    for program, nest in nests():
         for what, wrong in _wrong(nest):
             try:
                 yield Planted(f"{program.name}: {what}", text_of(derivation(reflexivity(program)), wrong))

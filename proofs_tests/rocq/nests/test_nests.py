@@ -17,7 +17,7 @@ from examples.schedules import matmul
 from lowering import lower
 from lowering.nest.loopnest import Allocate, Assign, Buffer, Cell, Clear, For, Free, Load, Number
 from proofs_tests.rocq.nests import assembled, checked
-from proofs_tests.rocq.nests.faults import FAULTS, programs, wrong_nests
+from proofs_tests.rocq.nests.faults import FAULTS, nests, wrong_nests
 from rewrites.kernel import reflexivity
 from rewrites.rocq import coqc
 from rewrites.rocq.certificates import derivation
@@ -159,7 +159,7 @@ def test_each_fault_is_planted_somewhere_and_changes_the_nest() -> None:
     planted = list(wrong_nests())
     assert len(planted) >= 20
     assert {name.partition(": ")[2] for name in (each.name for each in planted)} >= set(FAULTS)
-    whole = {text(program) for program in programs()}
+    whole = {text_of(derivation(reflexivity(program)), nest) for program, nest in nests()}
     assert not whole & {each.text for each in planted}
 
 
@@ -178,3 +178,14 @@ def test_certify_includes_the_nest(
     assert command_line(["certify", "--nest", str(file)]) == 0
     assert "the theorem `lowered`" in capsys.readouterr().out
     assert "Theorem lowered" in (tmp_path / "fused.v").read_text()
+
+
+def test_certify_exports_the_nest_of_a_strict_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coqc, "found", lambda: None)
+    file = tmp_path / "gathered.atl.json"
+    reflexivity(derivations.scatter_to_gather().done().rhs).save(file)
+    for option, additions in (("--nest", 1), ("--strict", 2)):
+        assert command_line(["certify", option, str(file)]) == 0
+        written = (tmp_path / "gathered.v").read_text()
+        assert "Theorem lowered" in written
+        assert written.count("(Accumulate add") == additions
