@@ -58,7 +58,7 @@ def test_refused_steps() -> None:
     with pytest.raises(DoesNotApply, match="the 3 steps are fewer than k=4"):
         atl.reschedule(stencil(1, 3)).pipeline_steps("u", 4)
     with pytest.raises(DoesNotApply, match="a step does not read u"):
-        session(lambda n, _: atl.gen(n, lambda i: atl.value(i))).pipeline_steps("u", 2)
+        session(lambda n, _: atl.gen(n, lambda i: 2 * atl.value(i))).pipeline_steps("u", 2)
     backwards = session(lambda n, u: atl.gen(n, lambda i: u[n - 1 - i])).pipeline_steps("u", 2)
     with pytest.raises(IllegalMark, match="u1 is marked ring"):
         backwards.compile()
