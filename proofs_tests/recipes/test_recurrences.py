@@ -91,6 +91,8 @@ def test_stencil_in_memory_is_made_row_by_row() -> None:
     assert made(jacobi_2d(), n=3000, T=2) == "pipeline_steps('u', 2)"
     assert made(jacobi_2d(), parallel=True, n=3000, T=200).startswith("time_tile('u', ")
     assert "two states of u have 4000000 bytes" in made(jacobi_2d(), n=500, T=200)
+    everything = reschedule(jacobi_2d()).optimize({"n": 3000, "T": 200}, machine=AVX2)
+    assert [step.text for step in everything.steps] == ["normalize()", "pipeline_steps('u', 5)"]
     n = atl.sizes("n")
     a = atl.tensor("a", n, n, dtype="float64")
     turned = atl.iterate(8, a, lambda _, u: atl.gen(n, n, lambda i, j: 2 * u[n - 1 - i, j]))
