@@ -1,6 +1,6 @@
-"""Stencils in blocks of several steps and in tiles, which stay in the cache (overlapped time tiling).
+"""Stencils in blocks of several steps, whose states stay in the cache: in tiles (overlapped time tiling) or row by row.
 
-The tiles fit a second-level cache of 1 MB. `docs/recurrences.md` explains the tactic.
+The tiles fit a second-level cache of 1 MB. `docs/recurrences.md` explains the tactics.
 """
 
 from __future__ import annotations
@@ -45,3 +45,13 @@ def tiled_jacobi_2d(steps: int = 10, i: int = 64, j: int = 1000) -> Session:
 def tiled_heat_3d(steps: int = 5, i: int = 24, j: int = 24) -> Session:
     """Tile the two outer dimensions of heat_3d in blocks of some steps."""
     return atl.reschedule(heat_3d(), given=[atl.sizes("T") % steps == 0]).time_tile("u", steps, i=i, j=j)
+
+
+def pipelined_jacobi_2d(steps: int = 8) -> Session:
+    """Make some steps of jacobi_2d at once, row by row."""
+    return atl.reschedule(jacobi_2d()).pipeline_steps("u", steps)
+
+
+def pipelined_heat_3d(steps: int = 4) -> Session:
+    """Make some steps of heat_3d at once, plane by plane."""
+    return atl.reschedule(heat_3d()).pipeline_steps("u", steps)

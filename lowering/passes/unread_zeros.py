@@ -44,12 +44,16 @@ def _block(nest: ln.LoopNest, facts: Facts, block: ln.Block) -> ln.Block:
 
 @dataclass(frozen=True, slots=True)
 class _Store:
-    """A store to a cell: the conditions around it, the loops, and the positions in each dimension."""
+    """A store to a cell: the conditions around it, the loops, and the positions in each dimension.
+
+    With `has_zeros`, zeros are stored where the last condition is false. With `is_zero`, only zeros are stored.
+    """
 
     conditions: tuple[Predicate, ...]
     loops: tuple[Var, ...]
     positions: tuple[Index, ...]
     has_zeros: bool
+    is_zero: bool
 
     def conditions_of(self, cell: Sequence[Index]) -> tuple[Predicate, Predicate] | None:
         """Return when the store is to this cell: the condition on its row, and on the rest. None if it is not found."""
@@ -74,14 +78,18 @@ class _Store:
 
 
 def _reads_no_zeros(nest: ln.LoopNest, facts: Facts, region: ln.Block, buffer: ln.Buffer) -> bool:
-    """Return whether each read of the buffer is proved to be of an element that is not a zero of padding."""
+    """Return whether each read of the buffer is proved to be of an element that is not a zero of padding.
+
+    No element is assigned twice (`lowering.nest.obligations`), so an element that another statement stores is no zero.
+    """
     stores: list[_Store] = []
     for store in _stores(region, buffer, (), ()):
         if store is None:
             return False
         stores.append(store)
-    if not any(store.has_zeros for store in stores):
+    if not any(store.has_zeros or store.is_zero for store in stores):
         return False
+    stores = [store for store in stores if not store.is_zero]
     if not any(loop in nest.recurrences for store in stores for loop in store.loops):
         return False
     reads = [
@@ -126,7 +134,8 @@ def _stores(
             case ln.Assign(ln.Cell(of, pairs), value) if of == buffer:
                 guard = _guard(value)
                 known = conditions if guard is None else (*conditions, guard[0])
-                yield _Store(known, loops, tuple(position for position, _ in pairs), guard is not None)
+                positions = tuple(position for position, _ in pairs)
+                yield _Store(known, loops, positions, guard is not None, _is_zero(value))
             case ln.Accumulate(ln.Cell(of)) if of == buffer:
                 yield None
             case ln.Clear(of) if of == buffer:
@@ -137,9 +146,13 @@ def _stores(
                 assert_never(statement)
 
 
+def _is_zero(value: ln.ScalarExpr) -> bool:
+    return isinstance(value, ln.Number) and value.value == 0
+
+
 def _guard(value: ln.ScalarExpr) -> tuple[Predicate, ln.ScalarExpr] | None:
     """Return the condition and the value of a choice between a value and zero."""
-    if isinstance(value, ln.Choose) and isinstance(value.right, ln.Number) and value.right.value == 0:
+    if isinstance(value, ln.Choose) and _is_zero(value.right):
         return value.predicate, value.left
     return None
 
@@ -149,7 +162,10 @@ def _without_zeros(block: ln.Block, buffer: ln.Buffer) -> ln.Block:
     for statement in block:
         match statement:
             case ln.For(body=body) | ln.If(body=body):
-                out.append(ln.with_body(statement, _without_zeros(body, buffer)))
+                if inner := _without_zeros(body, buffer):
+                    out.append(ln.with_body(statement, inner))
+            case ln.Assign(ln.Cell(of), value) if of == buffer and _is_zero(value):
+                pass
             case ln.Assign(ln.Cell(of) as target, value) if of == buffer and (found := _guard(value)) is not None:
                 out.append(ln.If(found[0], (ln.Assign(target, found[1]),)))
             case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather():

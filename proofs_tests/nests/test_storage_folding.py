@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import atl
+from atl.core.index import ZERO, constant
 from atl.core.marks import LetMark
 from atl.errors import IllegalMark, UnsupportedMark
 from atl.prove import Proved
@@ -222,6 +223,23 @@ def test_rows_are_not_moved_past_changes_of_their_operands() -> None:
     assert run(made, {"n": 4}, {}).tolist() == [0] * 4
     with pytest.raises(IllegalMark, match="changes the operands of its rows"):
         check_legal(made)
+
+
+@pytest.mark.parametrize("row", [0, 1])
+def test_rows_are_moved_past_stores_to_other_cells_only(row: int) -> None:
+    """The loop that reads b stores to row `row` of a, backwards; the rows of b are computed from row 0."""
+    a, b = ln.Buffer(6, "a", "float32", (constant(2), n)), ln.Buffer(7, "b", "float32", (n,))
+    out = output(n)
+    first = loop(vi, n, *(ln.Assign(cell(a, constant(r), i), ln.FromIndex(i, "float32")) for r in range(2)))
+    rows = loop(vi, n, ln.Assign(cell(b, i), at(a, ZERO, i)))
+    stored = ln.Accumulate(cell(a, constant(row), n - 1 - j), "add", ln.Number(9, "float32"))
+    reader = loop(vj, n, ln.Assign(cell(out, j), at(b, j)), stored)
+    let = ln.Allocate(b, n, mark=LetMark.RING)
+    block = (ln.Allocate(a, 2 * n), first, let, rows, reader, ln.Free(b), ln.Free(a))
+    made = with_folded_storage(nest("moved", [], out, *block, sizes="n"))
+    assert len(made.refused) == 1 - row
+    assert any(isinstance(s, ln.Allocate) and s.buffer.rows == 1 for s in ln.statements(made.body)) == bool(row)
+    assert run(made, {"n": 5}, {}).tolist() == [0, 1, 2, 3, 4]
 
 
 def test_scalar_cannot_be_a_ring() -> None:

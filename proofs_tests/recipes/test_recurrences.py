@@ -77,6 +77,28 @@ def test_stencil_in_memory_is_tiled_in_time() -> None:
     assert "the sizes of u are not known" in reasons(jacobi_2d())
 
 
+@pytest.mark.long
+def test_stencil_in_memory_is_made_row_by_row() -> None:
+    """The rings fit in L2 or in the last cache; threads need tiles, and reads at all distances have no ring."""
+
+    def made(program: atl.Program, *, parallel: bool = False, **sizes: int) -> str:
+        s = reschedule(program).optimize(
+            sizes, machine=AVX2, parallel=parallel, recipes=[recurrences.pipeline_time, recurrences.tile_time]
+        )
+        return "; ".join(step.text for step in s.steps) or str(report_of(s))
+
+    assert made(jacobi_2d(), n=3000, T=200) == "pipeline_steps('u', 5)"
+    assert made(jacobi_2d(), n=3000, T=2) == "pipeline_steps('u', 2)"
+    assert made(jacobi_2d(), parallel=True, n=3000, T=200).startswith("time_tile('u', ")
+    assert "two states of u have 4000000 bytes" in made(jacobi_2d(), n=500, T=200)
+    everything = reschedule(jacobi_2d()).optimize({"n": 3000, "T": 200}, machine=AVX2)
+    assert [step.text for step in everything.steps] == ["normalize()", "pipeline_steps('u', 5)"]
+    n = atl.sizes("n")
+    a = atl.tensor("a", n, n, dtype="float64")
+    turned = atl.iterate(8, a, lambda _, u: atl.gen(n, n, lambda i, j: 2 * u[n - 1 - i, j]))
+    assert "is marked ring" in made(atl.program("turned", [a], turned), n=3000)
+
+
 @pytest.mark.parametrize("extents", [(20000,), (400, 70), (30, 200, 25)])
 def test_windows_fit_the_cache(extents: tuple[int, ...]) -> None:
     found = recurrences.tilings(Context(AVX2, "float64"), extents)

@@ -14,6 +14,9 @@ import atl
 from atl import IndexExpr, Program, Session, Tensor
 from atl.errors import InvalidArgument
 from lowering import lower, print_nest
+from lowering.nest.execution import Trap
+from lowering.nest.interpreter import run
+from lowering.passes import unread_zeros
 from rewrites import kernel
 from rewrites.certificates.certificate import dumps, loads
 from rewrites.errors import DoesNotApply
@@ -125,6 +128,39 @@ def test_zeros_that_are_read_are_stored() -> None:
     program = atl.program("f", [a], atl.gen(2, lambda j: atl.iterate(3, a, row)))
     assert "u[s, n - 1] = 0" in print_nest(lower(program))
     np.testing.assert_array_equal(atl.compile(program)(np.arange(6)), atl.evaluate(program, np.arange(6)))
+
+
+@pytest.mark.long
+def test_whole_rows_of_zeros_are_not_stored() -> None:
+    """Windows of tiles of two of three dimensions have guards around whole rows."""
+    s = atl.reschedule(stencil(3, 4)).time_tile("u", 2, i=4, j=3)
+    nest = lower(s.goal)
+    assert "] = 0\n" not in print_nest(nest)
+    a = np.random.default_rng(0).integers(-9, 9, (6, 6, 6))
+    np.testing.assert_array_equal(run(nest, {"n": 6}, {"a": a}), expected(a, 4))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("fault", [None, "_is_stored", "proves"])
+def test_whole_rows_of_zeros_that_are_read_are_stored(fault: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step adds a row of padding of the state before. Without its zeros, the interpreter traps the read."""
+    n = atl.sizes("n", min=4)
+    a = atl.tensor("a", n, n, dtype="int64")
+
+    def state(s: IndexExpr, u: Tensor) -> Tensor:
+        rows = lambda i: atl.gen(n, lambda j: atl.select(i >= 1, u[i - 1, j] + u[i, j] + u[i + 1, j], u[i, j]))  # noqa: E731
+        return atl.gen(n, lambda i: atl.guard(i < n - 1, rows(i)))
+
+    if fault is not None:
+        monkeypatch.setattr(unread_zeros, fault, lambda *_: True)
+    nest = lower(atl.program("f", [a], atl.gen(2, lambda j: atl.iterate(3, a, state))))
+    numbers = np.arange(36).reshape(6, 6)
+    if fault is None:
+        meant = atl.evaluate(atl.program("f", [a], atl.gen(2, lambda j: atl.iterate(3, a, state))), numbers)
+        np.testing.assert_array_equal(run(nest, {"n": 6}, {"a": numbers}), meant)
+        return
+    with pytest.raises(Trap, match="read"):
+        run(nest, {"n": 6}, {"a": numbers})
 
 
 @pytest.mark.long

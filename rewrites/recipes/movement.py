@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from atl.core import terms
-from atl.core.marks import LoopMark
+from atl.core.marks import LetMark, LoopMark
 from atl.core.program import Program
 from lowering.targets.capabilities import fits_registers
 from lowering.targets.machine import itemsize
@@ -89,7 +89,14 @@ def _transposes(program: Program) -> Iterator[Transposed]:
 
 @recipe()
 def guards_to_bounds(s: Any) -> None:
-    """Turn guards into bounds of loops, and peel partial tiles: ⊞[io < ⌈n / k⌉] e → (⊞[io < n // k] e) ++ …"""
+    """Turn guards into bounds of loops, and peel partial tiles: ⊞[io < ⌈n / k⌉] e → (⊞[io < n // k] e) ++ …
+
+    Circular buffers in a recurrence are left: their rows would be computed in parts, one for each border.
+    """
+    for found in walk(cursor_at(s.goal, ())):
+        is_ring = isinstance(found.term, terms.Let) and found.term.mark is LetMark.RING
+        if is_ring and any(isinstance(around.term, terms.Rec) for around in found.spine()):
+            raise DoesNotApply(f"{found.called[0]} is a ring in a recurrence", required="rings outside of recurrences")
     s.tails(strategy="split")
 
 

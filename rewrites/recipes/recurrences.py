@@ -128,33 +128,34 @@ def tilings(context: Context, extents: Sequence[int]) -> list[Tiling]:
     return sorted(found, key=lambda each: each.cost)
 
 
-def _pipelined(context: Context, rows: int, row_bytes: int, last: int | None) -> int | None:
-    """Return the number of steps of a block whose rings fit in a cache, the best by the model. None if none pays.
+MOST_STEPS: Final = 8
+"""Maximum number of steps of a block that are made row by row in L2. More take longer to compile."""
+FEW_STEPS: Final = 5
+"""The same in the last cache, from which rows are read more slowly."""
 
-    A step keeps the three rows that the next one reads. The first and the last state of a block are in memory.
+
+def _pipelined(context: Context, row_bytes: int, last: int | None) -> int | None:
+    """Return the number of steps of a block whose rings fit in a cache, the best by the model. None if none fits.
+
+    A step keeps the three rows that the next one reads. The first and the last state of a block are in memory. In the
+    last block, all steps are made or copied.
     """
     machine = context.machine
-    fitting = (
+    fitting = [
         k
-        for limit, cache in ((8, machine.l2 * 3 // 4), (5, machine.resident))
-        for k in range(2, min(limit, rows, last or limit) + 1)
+        for limit, cache in ((MOST_STEPS, machine.l2 * 3 // 4), (FEW_STEPS, machine.resident))
+        for k in range(2, min(limit, limit if last is None else last) + 1)
         if 3 * (k - 1) * row_bytes <= cache
-    )
-    of = last or 1
-
-    def cost(k: int) -> float:
-        single = 0 if last is None else last % k
-        return ((of - single) * (1 + MEMORY / k) + single * (1 + MEMORY)) / of
-
-    return min(fitting, key=cost, default=None)
+    ]
+    return min(fitting, key=lambda k: (1 if last is None else -(-last // k) * k) * (1 + MEMORY / k), default=None)
 
 
 @recipe(steps=lambda _: (0, 4, 8))
 def pipeline_time(s: Any, *, steps: int, context: Context) -> None:
-    """Make several steps of a stencil at once, row by row: (rec[p] u in step(u[p - 1]))[T] → (rec[b] u in let u1 | ring …)[T / k].
+    """Make several steps of a stencil at once, row by row: rec[p] u in step(u[p - 1]) → rec[b] u in let u1 | ring := ….
 
     This suits states that are larger than the last cache, whose sizes are known, on one thread. A few rows of each step
-    fit in L2, or in a share of the last cache. With `steps=0`, the machine model chooses the number of steps of a block.
+    must fit in L2, or in a share of the last cache. With `steps=0`, the machine model chooses the number of steps.
     """
 
     def schedule(s: Any, found: Cursor) -> None:
@@ -162,10 +163,11 @@ def pipeline_time(s: Any, *, steps: int, context: Context) -> None:
         if context.parallel:
             raise DoesNotApply("rows are computed in order", required="one thread; tile_time has tiles for threads")
         row_bytes = prod(known[1:]) * itemsize(context.dtype)
-        chosen = steps or _pipelined(context, known[0], row_bytes, last)
+        chosen = steps or _pipelined(context, row_bytes, last)
         if chosen is None or (last is not None and chosen > last):
             raise DoesNotApply(
-                f"the rows of several steps of {rec.called[1]} do not fit in a cache", required="smaller rows, more steps"
+                f"the rows of several steps of {rec.called[1]} do not fit in a cache",
+                required="smaller rows, more steps",
             )
         s.pipeline_steps(_named(s.goal, rec), chosen)
         try:

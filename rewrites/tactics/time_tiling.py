@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from atl.core.index import ONE, ZERO, Index, Leaf, Size, Var, bound, constant, floordiv, index, shift
+from atl.core.index import ONE, ZERO, Index, Leaf, Size, Var, bound, constant, floordiv, imin, index, shift
 from atl.core.marks import LetMark
 from atl.core.predicate import Predicate, at_most, conjunction, equal, less, within
 from atl.core.program import Program
@@ -78,7 +78,7 @@ def time_tile(work: Derivation, state: arg.Recurrence, k: arg.Count, /, **widths
     if not widths:
         raise InvalidArgument("no width of tiles", required="a width for the outermost loop of the step: i=64")
     steps = _Steps.of(work, state, k, widths)
-    steps.in_blocks(work, steps.split_remainder(work), steps.tile_block)
+    steps.in_tiles(work, steps.split_remainder(work))
     simplify_guards(work, steps.path)
 
 
@@ -90,8 +90,8 @@ def pipeline_steps(work: Derivation, state: arg.Recurrence, k: arg.Count, /) -> 
       let u1 | ring := step(u[b - 1]) in … let u{k - 1} | ring := step(u{k - 2}) in step(u{k - 1})
 
     The lets are marked `ring`: only the rows that a step reads are kept. Unlike with `time_tile`, nothing is computed
-    twice, but no loop over rows can be `parallel`. If k does not divide the number of steps, the last steps are made
-    one by one.
+    twice, but no loop over rows can be `parallel`. If k does not divide the number of steps, the last block
+    copies the states after the last step.
 
     Raises `DoesNotApply` if earlier states are read, or if there are fewer than k steps, and `InvalidArgument`.
 
@@ -108,7 +108,7 @@ def pipeline_steps(work: Derivation, state: arg.Recurrence, k: arg.Count, /) -> 
          ⊞[i < n] select(1 <= i ∧ i + 1 < n, u2[i - 1] + u2[i + 1], u2[i]))[2]
     """
     steps = _Steps.of(work, state, k, {})
-    steps.in_blocks(work, steps.split_remainder(work), steps.pipeline_block)
+    steps.in_rows(work)
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,15 +308,44 @@ class _Steps:
         as_recurrence(work, rows, first, unfold, self.rec.name, self.rec.rows)
         return (*rows, 0, 0)
 
-    def in_blocks(self, work: Derivation, path: Path, compute: Callable[[Derivation, Index], None]) -> None:
-        """Make the steps to the state at a path in blocks of k steps.
-
-        `compute` computes the state of a program from an earlier state.
-        """
+    def in_tiles(self, work: Derivation, path: Path) -> None:
+        """Make the steps to the state at a path, which are a multiple of k, in blocks of k steps and in tiles."""
         term = work.term(path)
         assert isinstance(term, Access)
         blocks = floordiv(term.index, constant(self.k), positive=True)
-        formula = function(lambda b: self.state(b * self.k))
+        self.in_blocks(work, path, blocks, lambda b: b * self.k, self.tile_block)
+
+    def in_rows(self, work: Derivation) -> None:
+        """Make the steps in blocks of k steps, row by row. The last block may have fewer steps, and then copies."""
+        facts = work.cursor(self.path).scope.facts
+        blocks = simplify(facts, floordiv(self.last + self.k - 1, constant(self.k), positive=True))
+
+        def done(steps: Index) -> Index:
+            return steps if proves(facts, equal(self.last, blocks * self.k)) else imin(steps, self.last)
+
+        if done(blocks * self.k) != self.last:
+            given: dict[str, Argument] = {"a": self.last, "b": done(blocks * self.k), "e": function(self.state)}
+            work.apply(work.rule("equal_index"), self.path, given)
+
+        def compute(step: Derivation, before: Index) -> None:
+            self.pipeline_block(step, before, done)
+
+        self.in_blocks(work, self.path, blocks, lambda b: done(b * self.k), compute)
+
+    def in_blocks(
+        self,
+        work: Derivation,
+        path: Path,
+        blocks: Index,
+        done: Callable[[Index], Index],
+        compute: Callable[[Derivation, Index], None],
+    ) -> None:
+        """Replace the state at a path, after all blocks, by a recurrence over blocks of k steps.
+
+        `done` is the number of steps after a number of blocks. `compute` computes a program, which is the state after a
+        block, from the state before, given the number of steps in full blocks before it.
+        """
+        formula = function(lambda b: self.state(done(b)))
         arguments: dict[str, Argument] = {"lo": ZERO, "hi": blocks + 1, "e": formula, "k": blocks}
         work.apply(work.rule("get_gen"), path, arguments, reverse=True)
 
@@ -336,27 +365,54 @@ class _Steps:
 
     # -- one block ----------------------------------------------------------------------------------------------------
 
-    def pipeline_block(self, work: Derivation, before: Index) -> None:
-        """Compute the state after k further steps, which is the whole program, in lets for the states between."""
+    def pipeline_block(self, work: Derivation, before: Index, done: Callable[[Index], Index]) -> None:
+        """Compute the state after k further steps, which is the whole program, in lets for the states between.
+
+        After all steps are done, the state is the state before.
+        """
         path: Path = ()
-        for _ in range(self.k - 1):
-            self.unfold(work, path)
-            read = next(self.reads(work, path), None)
-            if read is None:
-                raise DoesNotApply(
-                    f"a step does not read {self.rec.rows}",
-                    place=place_of(work.goal, path),
-                    required="a step that reads the state before",
-                )
-            _, indices = element_read(read.term)
-            bind(work, path, read.path[len(path) :] + (0,) * (len(indices) - 1), f"{self.rec.rows}1")
-            path = (*path, 0)
-        self.unfold(work, path)
+        for r in range(self.k, 0, -1):
+            old = self.pipeline_step(work, path, before + r, done)
+            if r > 1:
+                bind(work, path, old[len(path) :], f"{self.rec.rows}1")
+                path = (*path, 0)
         for _ in range(self.k - 2):
             work.rewrite("let_let", ())
         for r in range(1, self.k):
             work.rename((1,) * (r - 1), f"{self.rec.rows}{r}")
             work.mark((1,) * (r - 1), LetMark.RING)
+
+    def pipeline_step(self, work: Derivation, path: Path, row: Index, done: Callable[[Index], Index]) -> Path:
+        """Compute the state at a path, after `done(row)` steps, from the one before; return a path of the latter.
+
+        U(min(row, T))  →  select(row <= T, step(U(min(row - 1, T))), U(min(row - 1, T)))
+        """
+        made = at_most(row, self.last)
+        is_last = not proves(work.cursor(path).scope.facts, made)
+        at = path
+        if is_last:
+            work.apply(work.rule("select_same"), path, {"p": made, "e": work.term(path)}, reverse=True)
+            at, other = ((*path, position) for position in range(2))
+            self.move(work, other, done(row), done(row - 1))
+        self.move(work, at, done(row), row)
+        self.unfold(work, at)
+        found: list[Path] = []
+        for read in list(self.reads(work, at)):
+            _, indices = element_read(read.term)
+            found.append(read.path + (0,) * (len(indices) - 1))
+            self.move(work, found[-1], row - 1, done(row - 1))
+        if not found:
+            raise DoesNotApply(
+                f"a step does not read {self.rec.rows}",
+                place=place_of(work.goal, at),
+                required="a step that reads the state before",
+            )
+        return found[0]
+
+    def move(self, work: Derivation, path: Path, row: Index, to: Index) -> None:
+        """Write the number of steps of the state at a path in another way, where both are proved equal."""
+        if row != to:
+            work.apply(work.rule("equal_index"), path, {"a": row, "b": to, "e": function(self.state)})
 
     def tile_block(self, work: Derivation, before: Index) -> None:
         """Compute the state after k further steps, which is the whole program, in windows of the state `before`."""
