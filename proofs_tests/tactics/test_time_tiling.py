@@ -148,16 +148,18 @@ def test_whole_rows_of_zeros_that_are_read_are_stored(fault: str | None, monkeyp
     a = atl.tensor("a", n, n, dtype="int64")
 
     def state(s: IndexExpr, u: Tensor) -> Tensor:
-        rows = lambda i: atl.gen(n, lambda j: atl.select(i >= 1, u[i - 1, j] + u[i, j] + u[i + 1, j], u[i, j]))  # noqa: E731
-        return atl.gen(n, lambda i: atl.guard(i < n - 1, rows(i)))
+        def row(i: IndexExpr) -> Tensor:
+            return atl.gen(n, lambda j: atl.select(i >= 1, u[i - 1, j] + u[i, j] + u[i + 1, j], u[i, j]))
+
+        return atl.gen(n, lambda i: atl.guard(i < n - 1, row(i)))
 
     if fault is not None:
         monkeypatch.setattr(unread_zeros, fault, lambda *_: True)
-    nest = lower(atl.program("f", [a], atl.gen(2, lambda j: atl.iterate(3, a, state))))
+    program = atl.program("f", [a], atl.gen(2, lambda j: atl.iterate(3, a, state)))
+    nest = lower(program)
     numbers = np.arange(36).reshape(6, 6)
     if fault is None:
-        meant = atl.evaluate(atl.program("f", [a], atl.gen(2, lambda j: atl.iterate(3, a, state))), numbers)
-        np.testing.assert_array_equal(run(nest, {"n": 6}, {"a": numbers}), meant)
+        np.testing.assert_array_equal(run(nest, {"n": 6}, {"a": numbers}), atl.evaluate(program, numbers))
         return
     with pytest.raises(Trap, match="read"):
         run(nest, {"n": 6}, {"a": numbers})
