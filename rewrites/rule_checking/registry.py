@@ -22,7 +22,7 @@ from rewrites.induction import ROWS
 from rewrites.rule import Rule, RuleStatements
 from rewrites.rule_arguments import Arguments
 from rewrites.rule_checking.counterexamples import is_of_elements, is_of_symbols, show_counterexample
-from rewrites.rule_checking.every_rank import follows, ranks_proved, without_implied
+from rewrites.rule_checking.every_rank import follows, ranks_proved, ranks_stated, without_implied
 from rewrites.rule_checking.exactness import Exactness
 from rewrites.rule_checking.exhaustion import CASES, Counterexample, decide, generics
 from rewrites.rule_checking.generic_arguments import Generic
@@ -159,7 +159,7 @@ def _is_registered(value: object) -> bool:
 def register(rule: Rule, cases: int = CASES, *, whole: bool = True) -> ProofStatus:
     """Check a rule and store its status, so that the kernel accepts the rule from then on.
 
-    The status does not speak of ranks unless the rule is `whole`: one of a certificate has only the statements used.
+    A rule of a certificate is not `whole`: it has only the statements used, and the status lists their ranks.
     Raises `FalseRule` with sizes and elements for which its sides differ, `UntriedRule` if no instance could be tried,
     and `InvalidName` for the name of a rule of the catalogue.
     """
@@ -182,8 +182,8 @@ def register(rule: Rule, cases: int = CASES, *, whole: bool = True) -> ProofStat
         raise _false(rule, found.counterexample)
     if found.status == Status.UNSUPPORTED:
         raise _untried(judged, cases)
-    if found.status == Status.PROVED and whole:
-        found = replace(found, of_ranks=ranks_proved(rule))
+    if found.status == Status.PROVED:
+        found = replace(found, of_ranks=ranks_proved(rule) if whole else ranks_stated(rule))
     _REGISTERED[rule] = found
     return found
 
