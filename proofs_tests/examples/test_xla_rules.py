@@ -1,3 +1,4 @@
+# mypy: disallow-any-generics=False
 """The rules of XLA in `examples/xla_rules.py` and `examples/xla_further_rules.py` are proved for all sizes."""
 
 from __future__ import annotations
