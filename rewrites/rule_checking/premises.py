@@ -80,6 +80,7 @@ class Search:
         self.stated = stated
         self.spaces = spaces
         self._truth = truth
+        self._named: dict[Var, str] = {}
         premises = tuple(self._condition(premise) for premise in stated.premises)
         self.premises = tuple(premise for premise in premises if premise is not None)
         every = (*self.premises, *self._of_sides())
@@ -127,8 +128,11 @@ class Search:
 
     def name_of(self, variable: Var) -> str:
         """Return the name of a number of a choice."""
-        extent = self.stated.extents.get(variable.uid)
-        return self.stated.names.get(variable.uid, "?") if extent is None else f"{extent[0]}.{extent[1]}"
+        if variable not in self._named:
+            extent = self.stated.extents.get(variable.uid)
+            named = self.stated.names.get(variable.uid, "?")
+            self._named[variable] = named if extent is None else f"{extent[0]}.{extent[1]}"
+        return self._named[variable]
 
     def _of_elements(self) -> Iterator[Condition]:
         sides = (self.stated.lhs, self.stated.rhs)
