@@ -855,7 +855,8 @@ class KernelOfRanks(Kernel):
         return self._for(arrays, named).prepared(*arrays, out=out, **named)
 
     def time(self, /, *arrays: object, seconds: object = 0.5, **named: object) -> KernelTime:
-        return self._for(arrays, named).time(*arrays, seconds=seconds, **named)
+        # An input may be named `seconds`.
+        return self._for(arrays, {**named, "seconds": seconds}).time(*arrays, seconds=seconds, **named)
 
     def error_bound(self, /, *arrays: object, **named: object) -> Any:
         return self._for(arrays, named).error_bound(*arrays, **named)

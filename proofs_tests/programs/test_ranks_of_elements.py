@@ -224,6 +224,8 @@ def test_a_kernel_keeps_its_options_at_each_rank() -> None:
     np.testing.assert_array_equal(out, 3 * x)
     assert kernel.error_bound(x, x).shape == x.shape
     assert kernel.time(x, x, seconds=0.001).median > 0
+    seconds = atl.tensor("seconds", ..., dtype="float64")
+    assert atl.compile(atl.program("twice", [seconds], 2 * seconds)).time(seconds=x).median > 0
     with pytest.raises(atl.ArrayError, match="y has 1 dimension,"):
         kernel(x, x[0])
     with pytest.raises(atl.ArgumentError, match="missing"):
