@@ -1267,7 +1267,7 @@ def conv_03(n: Index, f: Index, x: Scalar[Index, Index], w: Scalar[Index, Index]
 
 
 def rules() -> dict[str, Rule]:
-    """Declare all rules, which takes a few minutes, and return them by name."""
+    """Declare all rules, which takes about two minutes, and return them by name."""
     return {function.__name__: rule(function) for function in LAWS}
 
 
