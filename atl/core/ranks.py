@@ -60,10 +60,8 @@ class _Lifting:
         parts = self._parts(of, scope, rows=False)
         if isinstance(of, Rec) and any(lifted for _, lifted in parts):
             parts = self._parts(of, scope, rows=True)
-        if not any(lifted for _, lifted in parts):
-            return of, False
         # The value of a let may lack the dimensions that its body has, and the body those of a value that it ignores.
-        needed = [False, parts[1][1]] if isinstance(of, Let) else [True] * len(parts)
+        needed = [False, parts[1][1]] if isinstance(of, Let) else [any(lifted for _, lifted in parts)] * len(parts)
         new = [
             broadcast(part, self._shape) if wanted and not lifted else part
             for (part, lifted), wanted in zip(parts, needed, strict=True)

@@ -6,6 +6,7 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,12 @@ import numpy as np
 import pytest
 
 import atl
+from atl.core.dtypes import FLOATS
 from atl.core.program import Program
+from atl.core.substitution import rebuild
+from atl.core.terms import Expr, Input
+from atl.core.traversal import subterms
+from proofs_tests.programs.generate import Case, case_by_seed
 from rewrites import Session
 from rewrites.errors import CertificateError
 
@@ -113,6 +119,61 @@ def test_a_let_whose_value_is_not_used_keeps_its_body() -> None:
     x, y = atl.tensor("x", n, ..., dtype="float64"), atl.tensor("y", n, dtype="float64")
     program = atl.program("ignored", [x, y], atl.let(2 * x, lambda _: y), given=[n >= 1])
     sliced(program, 2, np.random.default_rng(0))
+
+
+def test_a_value_that_is_not_used_is_changed_within_other_terms() -> None:
+    x, y = atl.tensor("x", n, ..., dtype="float64"), atl.tensor("y", n, dtype="float64")
+    program = atl.program("ignored", [x, y], atl.gen(n, lambda i: 3 * atl.let(2 * x, lambda _: y[i])), given=[n >= 1])
+    assert {term.array for term in subterms(program.at_rank(1).body) if isinstance(term, Input)} == set(
+        program.at_rank(1).inputs
+    )
+    sliced(program, 2, np.random.default_rng(0))
+
+
+def with_trailing(program: Program, names: list[str]) -> Program:
+    """Return the program with trailing dimensions of these inputs."""
+    changed = {array: replace(array, trailing=True) for array in program.inputs if array.name in names}
+
+    def visit(term: Expr) -> Expr:
+        if isinstance(term, Input):
+            return Input(changed.get(term.array, term.array))
+        return rebuild(term, lambda child: visit(child.expr), lambda index: index)
+
+    return replace(
+        program, inputs=tuple(changed.get(array, array) for array in program.inputs), body=visit(program.body)
+    )
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("part", range(4))
+def test_random_programs_are_computed_from_the_slices(part: int) -> None:
+    compared = 0
+    for number in range(25 * part, 25 * part + 25):
+        made, random = case_by_seed(7, number), np.random.default_rng(number)
+        if not isinstance(made, Case) or made.program.results:
+            continue
+        floats = [array.name for array in made.program.inputs if array.dtype in FLOATS]
+        names = [name for name in floats if random.integers(4)]
+        if not names:
+            continue
+        program, shape = with_trailing(made.program, names), (2, 2)[: 1 + number % 2]
+        for each in (program, program.at_rank(len(shape))):
+            assert atl.parse(str(each)) == each
+        arrays: dict[str, Any] = {
+            name: np.stack([random.permutation(array.ravel()) for _ in np.ndindex(*shape)], axis=-1).reshape(
+                (*array.shape, *shape)
+            )
+            if name in names
+            else array
+            for name, array in made.arrays.items()
+        }
+        free: dict[str, Any] = {name: made.sizes[name] for name in program.free_sizes}
+        whole = atl.evaluate(program, **arrays, **free)
+        for t in np.ndindex(*shape):
+            one: dict[str, Any] = {name: arrays[name][(..., *t)] if name in names else arrays[name] for name in arrays}
+            np.testing.assert_array_equal(whole[(..., *t)], atl.evaluate(made.program, **one, **free))
+        compared += 1
+    assert compared >= 8
 
 
 @pytest.mark.long
