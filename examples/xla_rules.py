@@ -918,6 +918,24 @@ def reverse_04(a: Elem, c: Scalar) -> Equation:
     return equation(reversed_(a + full(a.shape, c)), reversed_(a) + full(a.shape, c))
 
 
+# -- extrema ----------------------------------------------------------------------------------------------------------
+# A literal cannot be infinite. These rules are about any number that bounds the elements, as an infinity does.
+
+
+@law
+def max_01(a: Elem, low: Scalar) -> Equation:
+    """A lower bound of an element is neutral in its maximum."""
+    below = full(a.shape, low)
+    return equation(atl.where(below <= a, atl.maximum(a, below), a), a)
+
+
+@law
+def max_02(a: Elem, high: Scalar) -> Equation:
+    """An upper bound of an element is neutral in its minimum."""
+    above = full(a.shape, high)
+    return equation(atl.where(a <= above, atl.minimum(a, above), a), a)
+
+
 # -- choices ----------------------------------------------------------------------------------------------------------
 
 
@@ -1249,7 +1267,7 @@ def conv_03(n: Index, f: Index, x: Scalar[Index, Index], w: Scalar[Index, Index]
 
 
 def rules() -> dict[str, Rule]:
-    """Declare all rules, which takes a few minutes, and return them by name."""
+    """Declare all rules, which takes about two minutes, and return them by name."""
     return {function.__name__: rule(function) for function in LAWS}
 
 

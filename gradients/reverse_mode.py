@@ -10,7 +10,7 @@ from typing import Final
 from atl.checks.wellformed import make_program
 from atl.core import terms
 from atl.core.index import Array
-from atl.core.program import Program, Result, checked_program
+from atl.core.program import Program, Result, program_of_one_rank
 from atl.core.terms import Expr
 from atl.core.traversal import Path
 from atl.surface.results import results
@@ -119,7 +119,7 @@ def gradient(program: Program, wrt: str | Sequence[str], *, keep: str | Sequence
     >>> g.theorem
     dot_tangent_paired = dot_tangent_paired, by ... steps
     """
-    checked_program(program)
+    program_of_one_rank(program, "the gradient")
     wrt = names_of(wrt)
     names = kept_names(keep)
     if not names:

@@ -16,7 +16,7 @@ from atl.core import dtypes, terms
 from atl.core.index import Array, Var, index
 from atl.core.operations import OPERATIONS, UnaryOp
 from atl.core.predicate import equal
-from atl.core.program import Program, checked_program
+from atl.core.program import Program, program_of_one_rank
 from atl.core.substitution import (
     arithmetic,
     close,
@@ -54,7 +54,7 @@ def tangent(program: Program, wrt: str | Sequence[str]) -> Program:
     power_tangent (x : float64[n], dx : float64[n]) : float64 :=
       Σ[i < n] dx[i] * x[i] + dx[i] * x[i]
     """
-    checked_program(program)
+    program_of_one_rank(program, "the tangent")
     wrt = names_of(wrt)
     directions = directions_of(program, wrt)
     made = _Tangent(dict(zip(wrt, directions, strict=True)), derivative_type(program, wrt))

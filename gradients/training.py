@@ -15,7 +15,7 @@ from atl.core import terms
 from atl.core.dtypes import is_float
 from atl.core.index import Read, Size, atoms, index
 from atl.core.predicate import at_most, expressions
-from atl.core.program import Program, checked_program
+from atl.core.program import Program, program_of_one_rank
 from atl.core.traversal import indices_in, subterms
 from atl.errors import ArgumentError, ATLError, DtypeError, InvalidArgument, brief
 from atl.meaning.results import split_results
@@ -73,7 +73,7 @@ def differentiable(
     dense_gradient (w : float32[n, m], x : float32[m], dout : float32[n]) : float32[m] :=
       ...
     """
-    checked_program(program)
+    program_of_one_rank(program, "the training step")
     known = [array.name for array in program.inputs if is_float(array.dtype)]
     if wrt is None and not known:
         raise DtypeError(

@@ -11,7 +11,7 @@ from lowering.gpu.gpu_kernel import Gpu, GpuKernel
 from lowering.instructions import Instruction, declare_instruction
 from lowering.instructions.checking import check_instruction
 from lowering.instructions.registry import instruction
-from lowering.kernel import Kernel, check, compile  # noqa: A004 (the public API name)
+from lowering.kernel import Kernel, KernelOfRanks, check, compile  # noqa: A004 (the public API name)
 from lowering.nest.loopnest import LoopNest
 from lowering.nest.text import print_nest
 from lowering.origins import TracedLoop, TracedText, trace
@@ -49,6 +49,7 @@ __all__ = [
     "GpuKernel",
     "Instruction",
     "Kernel",
+    "KernelOfRanks",
     "KernelTime",
     "LoopNest",
     "Machine",

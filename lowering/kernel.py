@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from atl.core.marks import LetMark, LoopMark
-from atl.core.program import Program, checked_program, is_joined_exactly
+from atl.core.program import Program, checked_program, is_joined_exactly, program_of_one_rank
 from atl.errors import ArrayError, InvalidArgument, OutOfMemory, brief
-from atl.meaning.arguments import Arguments, bind, check_rank
+from atl.meaning.arguments import Arguments, bind, check_rank, rank_of_elements
 from atl.meaning.results import ResultLayout
 from atl.meaning.specialise import specialise
 from lowering.c.helpers import OUT_OF_MEMORY
@@ -119,6 +119,8 @@ def compile(  # noqa: A001
     With `strict`, floats are computed by the operations of the program in its order, without contraction: the result
     has the same bits with every compiler, on every processor and with any number of threads (`docs/bits.md`).
 
+    If inputs have trailing dimensions, `atl.tensor("x", n, ...)`, the result is a `KernelOfRanks`.
+
     With `validate`, the C text is executed over polynomials before it is compiled (`Kernel.validate`). Raises
     `TextDiffers` and `NotInSubset`.
 
@@ -147,6 +149,8 @@ def compile(  # noqa: A001
         raise InvalidArgument(
             f"validate={brief(validate)} for target={target!r}", required='validate=True for the target "c", or False'
         )
+    if target != "c":
+        program_of_one_rank(program, f"the target {target!r}")
     program = _checked(program, target, sizes)
     if target == "cuda":
         if fast_math:
@@ -161,6 +165,8 @@ def compile(  # noqa: A001
         from lowering.validation.validate import validate as validate_text
 
         validate_text(interface(unbuilt.program, unbuilt.nest, unbuilt.text.source, unbuilt.text.name))
+    if program.trailing:
+        return KernelOfRanks(program, unbuilt.nest, unbuilt.text.code(), validate=validate)
     return unbuilt.kernel()
 
 
@@ -821,6 +827,59 @@ class Kernel(Compiled):
             required="memory for " + ", ".join(heap_buffers(self.nest)),
             numbers=dict(zip(self.nest.sizes, sizes, strict=True)),
         )
+
+
+class KernelOfRanks(Kernel):
+    """A kernel of a program with trailing dimensions: each call runs the kernel for the rank of its elements.
+
+    A kernel for a rank is compiled at the first call that needs it. `kernel.at_rank(k)` is the kernel for elements of
+    rank k. `source`, `nest`, `write` and the operators for other libraries are for elements that are numbers.
+
+    >>> import atl, numpy as np
+    >>> x = atl.tensor("x", atl.sizes("n"), ...)
+    >>> kernel = atl.compile(atl.program("twice", [x], 2 * x))
+    >>> kernel(np.ones(2, np.float32)), kernel(np.ones((2, 3), np.float32)).shape
+    (array([2., 2.], dtype=float32), (2, 3))
+    >>> kernel.at_rank(2)
+    <Kernel twice(x[n, e0, e1])>
+    """
+
+    def __init__(self, program: Program, nest: LoopNest, code: Code, *, validate: bool) -> None:
+        super().__init__(program, nest, code)
+        self._validate = validate
+        self._of_rank: dict[int, Kernel] = {}
+
+    def at_rank(self, rank: int) -> Kernel:
+        """Return the kernel for elements of this rank. Raises the errors of `Program.at_rank` and `compile`."""
+        # A Boolean is not a rank, but equals one.
+        if type(rank) is not int or rank not in self._of_rank:
+            self._of_rank[rank] = compile(
+                self.program.at_rank(rank),
+                fast_math=self._code.fast_math,
+                strict=self.nest.in_order,
+                validate=self._validate,
+            )
+        return self._of_rank[rank]
+
+    def _for(self, arrays: Sequence[object], named: Mapping[str, object]) -> Kernel:
+        return self.at_rank(rank_of_elements(self.program.inputs, arrays, named))
+
+    def __call__(self, /, *arrays: object, **named: Any) -> Any:
+        return self._for(arrays, named)(*arrays, **named)
+
+    def prepared(self, /, *arrays: object, out: Any, **named: object) -> Callable[[], None]:
+        return self._for(arrays, named).prepared(*arrays, out=out, **named)
+
+    def time(self, /, *arrays: object, seconds: object = 0.5, **named: object) -> KernelTime:
+        # An input may be named `seconds`.
+        return self._for(arrays, {**named, "seconds": seconds}).time(*arrays, seconds=seconds, **named)
+
+    def error_bound(self, /, *arrays: object, **named: object) -> Any:
+        return self._for(arrays, named).error_bound(*arrays, **named)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        options = {"fast_math": self._code.fast_math, "strict": self.nest.in_order, "validate": self._validate}
+        return partial(compile, **options), (checked_pickle(self._original),)
 
 
 def _cffi_backend() -> Any:

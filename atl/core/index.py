@@ -137,6 +137,9 @@ class Array(Node):
     - `monotonic`: the order of the elements along the last dimension.
     - `between`: a one-dimensional array of positions. `monotonic` then applies only within each segment from one of
       these positions to the next.
+
+    If `trailing`, each element may be a tensor: a call may pass an array with further dimensions, which come last.
+    Terms treat the elements as numbers (`Program.at_rank`).
     """
 
     name: str
@@ -146,12 +149,16 @@ class Array(Node):
     high: Index | None = None
     monotonic: Monotonicity = ""
     between: Array | None = None
+    trailing: bool = False
 
     def __post_init__(self) -> None:
         bounds = tuple(bound for bound in (self.low, self.high) if bound is not None)
         self._check(bounds)
         positions = () if self.between is None else (self.between,)
-        key = (self.name, self.dtype, _MONOTONICITIES[self.monotonic], self.low is None, self.high is None, *positions)
+        key: tuple[Hashable, ...] = (
+            *(self.name, self.dtype, _MONOTONICITIES[self.monotonic], self.low is None, self.high is None),
+            *(*positions, *((True,) if self.trailing else ())),
+        )
         self._seal((*key, *self.shape, *bounds), (*self.shape, *bounds, *positions))
 
     def _check(self, bounds: tuple[Index, ...]) -> None:
@@ -165,11 +172,15 @@ class Array(Node):
         ordered = self.monotonic in ("", "nondecreasing", "increasing")
         if not ordered or ((bounds or self.monotonic) and not boolean and self.dtype not in dtypes.INTEGERS):
             raise malformed(f"the input {self.name} with declared facts", self.dtype, "the element type int32 or int64")
+        if type(self.trailing) is not bool or (self.trailing and (self.monotonic or self.dtype == dtypes.BOOL)):
+            what = f"the element type or order of {self.name}, which has trailing dimensions"
+            raise malformed(what, (self.dtype, self.monotonic), "numbers without an order")
         if self.between is not None:
             self._check_positions(self.between)
 
     def _check_positions(self, between: Array) -> None:
         row = type(between) is Array and between.dtype in dtypes.INTEGERS and len(between.shape) == 1
+        row = row and not between.trailing
         if not row or between.between is not None:
             raise malformed(f"the order of {self.name}", between, "a one-dimensional input of integers")
         if not self.monotonic or len(self.shape) != 1:
@@ -189,6 +200,7 @@ class Array(Node):
             tuple(extent.order for extent in self.shape),
             *bounds,
             *positions,
+            *(("...",) if self.trailing else ()),
         )
 
 
@@ -203,6 +215,8 @@ class Read(Atom):
         _need_indices("a read", self.indices)
         if type(self.array) is not Array or len(self.indices) != len(self.array.shape):
             raise malformed("a read", (self.array, self.indices), "an input, and an index for each of its dimensions")
+        if self.array.trailing:
+            raise malformed("a read", self.array.name, "an input without trailing dimensions in an index or condition")
         if dtypes.is_float(self.array.dtype):
             raise malformed("a read", (self.array.name, self.array.dtype), "an input whose elements are integers")
         # The key includes the whole declaration, because two programs may declare different facts for one name.

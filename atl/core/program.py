@@ -332,6 +332,12 @@ class Program(Printed):
             )
         if type(results) is not tuple or any(type(each) is not Result for each in results):
             raise malformed(f"the program {name}", results, "a tuple of results")
+        if any(array.trailing for array in inputs) and (packed or results or assembly is not None or sharded):
+            raise InvalidArgument(
+                f"{name} has trailing dimensions, and several results, or sparse or sharded tensors",
+                required="a program with one result and dense inputs",
+                suggestions=("state it for one rank, with extents in place of `...`",),
+            )
         if results and (body.type.rank != 1 or len({each.name for each in results}) < len(results)):
             raise malformed(f"the program {name}", results, "distinct names of results, and a body of one dimension")
         kinds = [each.dtype for each in results if each.dtype is not None]
@@ -415,31 +421,37 @@ class Program(Printed):
         """Return the device axes of the dimensions of an input; empty if each rank holds all of it."""
         return next((each.axes for each in self.sharded if each.name == array), ())
 
-    def at_rank(self, rank: int, inputs: Collection[str] | None = None) -> Program:
-        """Return the program for elements that are tensors of this rank: further dimensions of inputs and the result.
+    @property
+    def trailing(self) -> tuple[str, ...]:
+        """The names of the inputs with trailing dimensions, `atl.tensor("x", n, ...)`."""
+        return tuple(array.name for array in self.inputs if array.trailing)
 
-        Element (p, t) of its result is element p of the result of this program on the inputs x[..., t]. The further
-        dimensions come last; their extents are new sizes. `inputs` names the inputs that have them: by default, all but
-        those that are read in indices and conditions, or are ordered.
+    def at_rank(self, rank: int) -> Program:
+        """Return the program with this number of trailing dimensions, whose extents are new sizes.
 
-        If two programs are equal, they are equal at each rank (`docs/every_rank.md`).
+        Element (p, t) of its result is element p of the result of this program on the inputs x[..., t], for the inputs
+        x with trailing dimensions. If two programs are equal, they are equal at each rank (`docs/every_rank.md`).
 
-        Raises `RankError` for a rank below 0 or above 8, and `InvalidArgument` for several results and sparse tensors.
+        Raises `RankError` for a rank below 0 or above 8, and `InvalidArgument` if no input has trailing dimensions.
 
         >>> import atl
         >>> n = atl.sizes("n")
-        >>> x, y = atl.tensor("x", n), atl.tensor("y", n)
-        >>> atl.program("add", [x, y], atl.gen(n, lambda i: x[i] + y[i])).at_rank(2)
+        >>> x, y = atl.tensor("x", n, ...), atl.tensor("y", n, ...)
+        >>> add = atl.program("add", [x, y], atl.gen(n, lambda i: x[i] + y[i]))
+        >>> add
+        add (x : float32[n, ...], y : float32[n, ...]) : float32[n, ...] :=
+          ⊞[i < n] x[i] + y[i]
+        >>> add.at_rank(2)
         add (x : float32[n, e0, e1], y : float32[n, e0, e1]) : float32[n, e0, e1] :=
           ⊞[i < n] x[i] ⊕ y[i]
         """
-        if self.results or self.packed or self.assembly is not None or self.sharded:
+        if not self.trailing:
             raise InvalidArgument(
-                f"{self.name} has several results, or sparse or sharded tensors",
-                required="a program with one result and dense inputs",
+                f"no input of {self.name} has trailing dimensions",
+                required='inputs whose elements may be tensors: atl.tensor("x", n, ...)',
             )
-        made, body = at_rank(self.body, self.inputs, self.assumptions, self.sizes, rank, inputs)
-        return replace(self, inputs=made, body=body) if rank else self
+        made, body = at_rank(self.body, self.inputs, self.sizes, rank)
+        return replace(self, inputs=made, body=body)
 
     @property
     def stored(self) -> tuple[SparseOperand, Expr] | None:
@@ -477,6 +489,18 @@ def checked_program(value: object) -> Program:
         return value
     raise InvalidArgument(
         f"{brief(value, kind=True)} is not a program", required="a program", suggestions=(_to_program(value),)
+    )
+
+
+def program_of_one_rank(value: object, use: str) -> Program:
+    """Return the value if it is a program without trailing dimensions. Raises `InvalidArgument`."""
+    program = checked_program(value)
+    if not program.trailing:
+        return program
+    raise InvalidArgument(
+        f"{use} of {program.name}, which has trailing dimensions",
+        required="a program of one rank",
+        suggestions=("state the rank of the elements: program.at_rank(2)",),
     )
 
 

@@ -7,31 +7,25 @@ the argument.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from atl.core.dtypes import BOOL
-from atl.core.index import ZERO, Array, Index, Read, Size, atoms, bound, index, shift
-from atl.core.predicate import Predicate, expressions
+from atl.core.index import ZERO, Array, Index, Size, bound, index, shift
+from atl.core.marks import LetMark
 from atl.core.substitution import rebuild, shift_term
 from atl.core.terms import Access, Expr, Gen, Input, Let, Local, Rec, Term, Type
-from atl.core.traversal import children, indices_in, subterms
-from atl.errors import InvalidArgument, RankError, brief
+from atl.core.traversal import children
+from atl.errors import RankError, brief
 
 LARGEST_RANK: Final = 8
 """Maximum rank of the elements of a program."""
+_OF_CONSTANT_SIZE: Final = (LetMark.REGISTERS, LetMark.STACK)
+"""Memory of constant size, in which tensors of any size are not stored. Such a mark is removed."""
 
 
-def at_rank(
-    body: Expr,
-    inputs: Sequence[Array],
-    assumptions: Sequence[Predicate],
-    sizes: Iterable[str],
-    rank: int,
-    wanted: Collection[str] | None,
-) -> tuple[tuple[Array, ...], Expr]:
-    """Return the inputs and the body of a program in which the elements of the wanted inputs are tensors of this rank.
+def at_rank(body: Expr, inputs: Sequence[Array], sizes: Iterable[str], rank: int) -> tuple[tuple[Array, ...], Expr]:
+    """Return the inputs and the body of a program with this number of trailing dimensions.
 
     `Program.at_rank` documents it.
     """
@@ -39,39 +33,12 @@ def at_rank(
         raise RankError(
             f"elements of rank {brief(rank)}", required=f"the rank of elements: a number from 0 to {LARGEST_RANK}"
         )
-    extended = _extended(inputs, {*_read(body, inputs, assumptions)}, wanted)
     taken = {*sizes, *(array.name for array in inputs)}
     free = (f"e{number}" for number in range(len(taken) + rank))
     shape = tuple(index(Size(name)) for name in [name for name in free if name not in taken][:rank])
-    arrays = {array: replace(array, shape=(*array.shape, *shape)) for array in extended}
+    arrays = {array: replace(array, shape=(*array.shape, *shape), trailing=False) for array in inputs if array.trailing}
     made, lifted = _Lifting(arrays, shape).term(body, ())
     return tuple(arrays.get(array, array) for array in inputs), made if lifted else broadcast(made, shape)
-
-
-def _extended(inputs: Sequence[Array], fixed: Set[str], wanted: Collection[str] | None) -> list[Array]:
-    """Return the inputs whose elements become tensors."""
-    suitable = [each for each in inputs if each.name not in fixed and each.dtype != BOOL and not each.monotonic]
-    if wanted is None:
-        return suitable
-    names = [array.name for array in suitable]
-    if isinstance(wanted, str) or not isinstance(wanted, Collection) or any(each not in names for each in wanted):
-        raise InvalidArgument(
-            f"inputs={brief(wanted)}",
-            required=f"names of inputs that are not read in indices and conditions: {', '.join(names) or 'none'}",
-        )
-    return [array for array in suitable if array.name in wanted]
-
-
-def _read(body: Expr, inputs: Sequence[Array], assumptions: Sequence[Predicate]) -> Iterator[str]:
-    """Yield the names of inputs that are read in indices, conditions or sizes."""
-    found: list[Index] = [each for term in subterms(body) for each in indices_in(term)]
-    found += [each for assumption in assumptions for each in expressions(assumption)]
-    for array in inputs:
-        found += [*array.shape, *(each for each in (array.low, array.high) if each is not None)]
-        if array.between is not None:
-            yield array.between.name
-    for expression in found:
-        yield from (atom.array.name for atom in atoms(expression) if isinstance(atom, Read))
 
 
 class _Lifting:
@@ -93,16 +60,17 @@ class _Lifting:
         parts = self._parts(of, scope, rows=False)
         if isinstance(of, Rec) and any(lifted for _, lifted in parts):
             parts = self._parts(of, scope, rows=True)
-        if not any(lifted for _, lifted in parts):
-            return of, False
         # The value of a let may lack the dimensions that its body has, and the body those of a value that it ignores.
-        needed = [False, parts[1][1]] if isinstance(of, Let) else [True] * len(parts)
+        needed = [False, parts[1][1]] if isinstance(of, Let) else [any(lifted for _, lifted in parts)] * len(parts)
         new = [
             broadcast(part, self._shape) if wanted and not lifted else part
             for (part, lifted), wanted in zip(parts, needed, strict=True)
         ]
         left = iter(new)
-        return rebuild(of, lambda _: next(left), lambda expression: expression), any(needed)
+        made = rebuild(of, lambda _: next(left), lambda expression: expression)
+        if isinstance(made, Let) and parts[0][1] and made.mark in _OF_CONSTANT_SIZE and self._shape:
+            made = replace(made, mark=LetMark.NONE)
+        return made, any(needed)
 
     def _parts(self, of: Expr, scope: tuple[bool, ...], *, rows: bool) -> list[tuple[Expr, bool]]:
         """Return the children. In a recurrence, `rows` says whether earlier rows have the dimensions."""

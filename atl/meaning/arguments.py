@@ -92,6 +92,34 @@ def bind(
     return call
 
 
+def at_call(program: Program, positional: Sequence[object], keywords: Mapping[str, object]) -> Program:
+    """Return the program at the rank of the elements that a call passes, if inputs have trailing dimensions.
+
+    >>> import atl, numpy as np
+    >>> x = atl.tensor("x", atl.sizes("n"), ...)
+    >>> at_call(atl.program("twice", [x], 2 * x), [np.ones((3, 4), np.float32)], {}).shape
+    (n, e0)
+    """
+    if not checked_program(program).trailing:
+        return program
+    return program.at_rank(rank_of_elements(program.inputs, positional, keywords))
+
+
+def rank_of_elements(inputs: Sequence[Array], positional: Sequence[object], keywords: Mapping[str, object]) -> int:
+    """Return the number of trailing dimensions of the first array for an input with them, and 0 without an array.
+
+    `bind` compares the shapes of all arrays.
+    """
+    for at, array in enumerate(inputs):
+        if array.trailing:
+            value = positional[at] if at < len(positional) else keywords.get(array.name)
+            try:
+                return max(0, np.ndim(value) - len(array.shape))  # type: ignore[arg-type]
+            except CONVERSION_ERRORS:
+                return 0
+    return 0
+
+
 def check_rank(rank: int) -> None:
     """Raise `RankError` if a result has more dimensions than NumPy supports."""
     try:

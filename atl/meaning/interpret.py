@@ -20,7 +20,7 @@ from atl.core.index import Bound, Index, Leaf, Size, value_of
 from atl.core.predicate import Predicate, holds
 from atl.core.program import Program
 from atl.errors import ArgumentError, EscapedIndex, ExtentError, OutOfMemory, TooLarge, brief
-from atl.meaning.arguments import bind, check_rank, index_elements
+from atl.meaning.arguments import at_call, bind, check_rank, index_elements
 from atl.meaning.results import split_results
 from atl.meaning.scalars import Exact, Machine, Scalars
 
@@ -427,6 +427,7 @@ def evaluate(program: Program, /, *positional: Any, exact: bool = False, **argum
             required="exact=True or exact=False",
             suggestions=("pass an input named exact by position",),
         )
+    program = at_call(program, positional, arguments)
     bound = bind(program, positional, arguments, exact=exact)
     scalars: Scalars[Any] = Exact() if exact else Machine()
     meaning = denote(program, bound.sizes, bound.arrays, scalars)

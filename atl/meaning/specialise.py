@@ -108,7 +108,7 @@ class _Substitution:
             low, high = (None if bound is None else self.index(bound) for bound in (array.low, array.high))
             shape = tuple(map(self.index, array.shape))
             between = None if array.between is None else self.array(array.between)
-            self.arrays[array] = ix.Array(array.name, shape, array.dtype, low, high, array.monotonic, between)
+            self.arrays[array] = replace(array, shape=shape, low=low, high=high, between=between)
         return self.arrays[array]
 
     def index(self, expression: ix.Index) -> ix.Index:

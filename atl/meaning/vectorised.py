@@ -23,7 +23,7 @@ from atl.core.predicate import All, NonNegative, NonZero, Predicate, Zero
 from atl.core.predicate import Any as AnyOf
 from atl.core.program import Program
 from atl.errors import EscapedIndex, OutOfMemory
-from atl.meaning.arguments import bind, check_rank
+from atl.meaning.arguments import at_call, bind, check_rank
 from atl.meaning.results import split_results
 from atl.meaning.scalars import Machine, converted
 
@@ -51,6 +51,7 @@ def evaluate_fast(program: Program, /, *positional: Any, **arguments: Any) -> An
     >>> bool(np.allclose(atl.evaluate_fast(atl.program("matmul", [A, B], A @ B), a, b), a @ b))
     True
     """
+    program = at_call(program, positional, arguments)
     call = bind(program, positional, arguments)
     evaluator = _Evaluator(call.sizes, call.arrays)
     outside = _Environment(0, (), (), np.array(True))

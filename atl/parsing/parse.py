@@ -96,6 +96,7 @@ class _Header:
     results: tuple[Result, ...]
     start: Token
     stop: int
+    trailing: bool = False
 
     def place(self, text: str) -> Location:
         """Return the place of the declaration in the text."""
@@ -155,12 +156,12 @@ class _Reader(IndexReader):
             sizes[name] = None
             return
         start = self.next
-        of, axes = self._sharded_type()
+        of, axes, trailing = self._sharded_type()
         if any(axis is not LoopMark.NONE for axis in axes):
             with self.placed(start.start):
                 sharded.append(Sharding(name, axes))
         low = high = None
-        if of.dtype == dtypes.BOOL:
+        if of.dtype == dtypes.BOOL and not trailing:
             declared.append(bool_array(name, of.shape))
             return
         bounded = self.sees("in")
@@ -179,7 +180,8 @@ class _Reader(IndexReader):
             self.name("the positions")
             if not monotonic:
                 raise self.error(f"{name} has no order", token, required="rising or strict before between")
-        declared.append(Array(name, of.shape, of.dtype or dtypes.DEFAULT, low, high, monotonic))
+        with self.placed(start.start):
+            declared.append(Array(name, of.shape, of.dtype or dtypes.DEFAULT, low, high, monotonic, trailing=trailing))
 
     def _monotonicity(self) -> Monotonicity:
         """Parse an order, if one is declared."""
@@ -225,11 +227,24 @@ class _Reader(IndexReader):
         shape = tuple(self.list_of(self.index, "]", "extents")) if self.accept("[") else ()
         return terms.Type(dtype, shape)
 
-    def _sharded_type(self) -> tuple[terms.Type, tuple[LoopMark, ...]]:
-        """Parse the type of an input, whose extents may have the marks of device axes."""
+    def _sharded_type(self) -> tuple[terms.Type, tuple[LoopMark, ...], bool]:
+        """Parse the type of an input, whose extents may have the marks of device axes and trailing dimensions."""
         dtype = None if self.sees("[") else self._dtype()
-        found = self.list_of(lambda: (self.index(), self._axis()), "]", "extents") if self.accept("[") else []
-        return terms.Type(dtype, tuple(extent for extent, _ in found)), tuple(axis for _, axis in found)
+        found, trailing = self._extents(lambda: (self.index(), self._axis()))
+        return terms.Type(dtype, tuple(extent for extent, _ in found)), tuple(axis for _, axis in found), trailing
+
+    def _extents(self, read_one: Callable[[], T]) -> tuple[list[T], bool]:
+        """Parse extents in brackets, if any; return whether they end with trailing dimensions, `...`."""
+        found: list[T] = []
+        if not self.accept("["):
+            return found, False
+        while not self.accept("..."):
+            found.append(read_one())
+            if not self.accept(","):
+                self.expect("]", "after the extents")
+                return found, False
+        self.expect("]", "after the trailing dimensions")
+        return found, True
 
     def _axis(self) -> LoopMark:
         start = self.next
@@ -254,7 +269,9 @@ class _Reader(IndexReader):
         start = self.next
         found: list[tuple[str, terms.Type]] = []
         if not self.accept("("):
-            return _Header(self._type(), (), start, self.last.stop)
+            dtype = None if self.sees("[") else self._dtype()
+            shape, trailing = self._extents(self.index)
+            return _Header(terms.Type(dtype, tuple(shape)), (), start, self.last.stop, trailing)
 
         def one() -> None:
             token = self.next
@@ -299,6 +316,12 @@ class _Reader(IndexReader):
         if not alike:
             summary, place = _of_shape(made.name, computed), header.place(self.text)
             raise ShapeError(summary, place=place, required="the shape of the body")
+        if header.trailing != bool(made.trailing):
+            raise ShapeError(
+                f"the result of {made.name} has {'no ' if header.trailing else ''}trailing dimensions",
+                place=header.place(self.text),
+                required="`...` as the last extent of the result if an input has it, and only then",
+            )
 
     # -- expressions --------------------------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from types import EllipsisType
 from typing import Any, TypeAlias, overload
 
 from atl.checks.wellformed import make_program
@@ -21,7 +22,7 @@ from atl.surface.values import Condition, IndexExpr, Tensor, as_index, as_predic
 
 def tensor(
     name: str,
-    *shape: IndexExpr | Index | int,
+    *shape: IndexExpr | Index | int | EllipsisType,
     dtype: str = dtypes.DEFAULT,
     range: tuple[Any, Any] | None = None,  # noqa: A002 (the public API name)
     monotonic: str | tuple[str, Tensor] | None = None,
@@ -37,6 +38,9 @@ def tensor(
 
     The elements of an input of `dtype="bool"` are read in conditions only.
 
+    With `...` after the extents, the elements may be tensors of any rank. The program treats them as numbers. A call
+    passes arrays with further dimensions, which the result has too (`Program.at_rank`).
+
     >>> import atl
     >>> n, m = atl.sizes("n m")
     >>> A = atl.tensor("A", n, m, dtype="float64")
@@ -46,10 +50,20 @@ def tensor(
     >>> atl.tensor("crd", m, dtype="int32", monotonic=("increasing", pos)).shape
     (m,)
     """
-    return Tensor(Input(_array(name, tuple(as_index(extent) for extent in shape), dtype, range, monotonic)))
+    trailing = bool(shape) and shape[-1] is ...
+    extents = tuple(as_index(extent) for extent in (shape[:-1] if trailing else shape))
+    return Tensor(Input(_array(name, extents, dtype, range, monotonic, trailing=trailing)))
 
 
-def _array(name: str, shape: tuple[Index, ...], dtype: str, bounds: tuple[Any, Any] | None, declared: object) -> Array:
+def _array(
+    name: str,
+    shape: tuple[Index, ...],
+    dtype: str,
+    bounds: tuple[Any, Any] | None,
+    declared: object,
+    *,
+    trailing: bool,
+) -> Array:
     checked_name(name, "an input")
     kind = dtypes.checked_dtype(dtype)
     if (bounds is not None or declared is not None) and kind not in dtypes.INTEGERS:
@@ -65,10 +79,15 @@ def _array(name: str, shape: tuple[Index, ...], dtype: str, bounds: tuple[Any, A
         value = extent.constant
         if value is not None and value < 0:
             raise InvalidArgument(f"an extent of {name} is {value}", required="a non-negative size")
+    if trailing and (kind == dtypes.BOOL or declared is not None):
+        raise InvalidArgument(
+            f"{name} has trailing dimensions, and {'truth values' if kind == dtypes.BOOL else 'an order'}",
+            required="`...` after the extents of an input of numbers without monotonic=",
+        )
     if kind == dtypes.BOOL:
         return bool_array(name, shape)
     low, high = (as_index(bounds[0]), as_index(bounds[1])) if bounds is not None else (None, None)
-    return Array(name, shape, kind, low, high, monotonic, between)
+    return Array(name, shape, kind, low, high, monotonic, between, trailing)
 
 
 def _monotonicity(name: str, rank: int, declared: object) -> tuple[Monotonicity, Array | None]:
@@ -176,7 +195,11 @@ def _from_function(function: Callable[..., Body], given: Sequence[Any]) -> Progr
             )
         match annotations.get(parameter):
             case TensorSpec() as spec:
-                shape = (IndexExpr(parse_extent(text)) for text in spec.extents)
+                last = len(spec.extents) - 1
+                shape = (
+                    ... if text == "..." and at == last else IndexExpr(parse_extent(text))
+                    for at, text in enumerate(spec.extents)
+                )
                 arguments.append(tensor(parameter, *shape, dtype=spec.dtype))
             case annotation if annotation is SizeAnnotation:
                 arguments.append(IndexExpr(index(Size(checked_name(parameter, "a size")))))

@@ -523,7 +523,7 @@ def _alternatives_to_index(value: object) -> tuple[str, ...]:
         case tuple() | list():
             return ('pass extents and indices as separate arguments: atl.tensor("A", n, m), A[i, j]',)
         case None | EllipsisType():
-            return ("omit trailing indices",)
+            return ("omit trailing indices, and write `...` only as the last extent of an input",)
         case _:
             return ()
 
@@ -563,6 +563,12 @@ def _index_read(node: terms.Expr, of: dtypes.Kind = "integer") -> Index:
         positions.append(at.index)
         at = at.tensor
     if isinstance(at, terms.Input) and not node.type.shape:
+        if at.array.trailing:
+            raise DtypeError(
+                f"an element of {at.array.name}, which may be a tensor, is used as an index or compared",
+                required="an input without `...` after its extents",
+                suggestions=("choose by values with atl.where(x[i] < y[i], a, b)",),
+            )
         if dtypes.kind_of(at.array.dtype) == of:
             return read(at.array, tuple(reversed(positions)))
         raise DtypeError(

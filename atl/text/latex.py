@@ -46,11 +46,18 @@ def latex(what: Program | tm.Expr) -> str:
         body = _Writer(notation.names_in(what)).lines(what)
         return f"$\\displaystyle {body[0]}$" if len(body) == 1 else _aligned(body)
     writer = _Writer(notation.Names((*what.sizes, *(array.name for array in what.inputs))))
-    declared = [f"{_name(array.name)} : {writer.type(tm.Type(array.dtype, array.shape))}" for array in what.inputs]
+    declared = [
+        f"{_name(array.name)} : {writer.type(tm.Type(array.dtype, array.shape), trailing=array.trailing)}"
+        for array in what.inputs
+    ]
     mentioned = set(notation.sizes_of(what.inputs))
     declared.extend(f"{_name(name)} : \\mathsf{{size}}" for name in what.sizes if name not in mentioned)
     results = [f"{_name(each.name)} : {writer.type(each.type_in(what))}" for each in what.results]
-    result_types = f"({', '.join(results)})" if results else writer.type(tm.Type(what.dtype, what.type.shape))
+    result_types = (
+        f"({', '.join(results)})"
+        if results
+        else writer.type(tm.Type(what.dtype, what.type.shape), trailing=bool(what.trailing))
+    )
     head = f"{_name(what.name)}({', '.join(declared)}) : {result_types} :="
     given = [r"\quad \text{given } " + ", ".join(map(writer.condition, what.assumptions))] if what.assumptions else []
     return _aligned([head, *given, *(f"\\quad {line}" for line in writer.lines(what.body))])
@@ -171,8 +178,9 @@ class _Writer:
     def condition(self, predicate: Predicate) -> str:
         return _condition(notation.write_condition(predicate, self._names.of_leaf))
 
-    def type(self, of: tm.Type) -> str:
-        shape = f"[{', '.join(map(self.index, of.shape))}]" if of.shape else ""
+    def type(self, of: tm.Type, *, trailing: bool = False) -> str:
+        extents = [*map(self.index, of.shape), *([r"\ldots"] if trailing else [])]
+        shape = f"[{', '.join(extents)}]" if extents else ""
         return f"\\mathsf{{{show_dtype(of.dtype)}}}{shape}"
 
     def lines(self, expr: tm.Expr) -> list[str]:

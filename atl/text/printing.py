@@ -347,21 +347,23 @@ class _Printer:
     def condition(self, predicate: Predicate) -> str:
         return condition_text(write_condition(predicate, self._names.of_leaf), self._spelling)
 
-    def type(self, of: tm.Type, axes: tuple[LoopMark, ...] = ()) -> str:
+    def type(self, of: tm.Type, axes: tuple[LoopMark, ...] = (), *, trailing: bool = False) -> str:
         """Return a type; `axes` are the device axes of the dimensions of a sharded input."""
         marks = [f" | {axis.value}" if axis.value else "" for axis in axes] or [""] * of.rank
-        extents = ", ".join(f"{self.index(extent)}{mark}" for extent, mark in zip(of.shape, marks, strict=True))
-        return f"{dtypes.show_dtype(of.dtype)}[{extents}]" if of.shape else dtypes.show_dtype(of.dtype)
+        extents = [f"{self.index(extent)}{mark}" for extent, mark in zip(of.shape, marks, strict=True)]
+        extents += ["..."] if trailing else []
+        return f"{dtypes.show_dtype(of.dtype)}[{', '.join(extents)}]" if extents else dtypes.show_dtype(of.dtype)
 
     def result_types(self, program: Program) -> Doc:
         """Return the type of the result, or the names and types of several results."""
         if not program.results:
-            return self.type(tm.Type(program.dtype, program.type.shape))
+            return self.type(tm.Type(program.dtype, program.type.shape), trailing=bool(program.trailing))
         each: list[Doc] = [f"{quoted_name(r.name)} : {self.type(r.type_in(program))}" for r in program.results]
         return Group(seq("(", Nest(4, seq(SOFT, separated(each, seq(",", LINE)))), ")"))
 
     def declaration(self, array: Array, axes: tuple[LoopMark, ...] = ()) -> str:
-        text = f"{quoted_name(array.name)} : {self.type(tm.Type(array.dtype, array.shape), axes)}"
+        of = self.type(tm.Type(array.dtype, array.shape), axes, trailing=array.trailing)
+        text = f"{quoted_name(array.name)} : {of}"
         if not is_bool_array(array) and (array.low is not None or array.high is not None):
             low = f"[{self.index(array.low)}" if array.low is not None else f"(-{self._spelling.infinity}"
             high = self.index(array.high) if array.high is not None else self._spelling.infinity

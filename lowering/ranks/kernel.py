@@ -9,7 +9,7 @@ import numpy as np
 
 from atl.core.index import Index, Size, atoms, value_at
 from atl.core.marks import LoopMark
-from atl.core.program import Program, checked_program, solved_sizes
+from atl.core.program import Program, program_of_one_rank, solved_sizes
 from atl.core.terms import Constant
 from atl.errors import ArgumentError, DistributedFailure, InvalidArgument, MeshError, NoSuchAttribute, brief
 from atl.meaning.arguments import Arguments, bind, checked_size
@@ -54,7 +54,7 @@ def compile_for_mesh(
     array([[ 2.,  4.,  6.],
            [ 8., 10., 12.]], dtype=float32)
     """
-    checked_program(program)
+    program_of_one_rank(program, "a distributed kernel")
     if not isinstance(mesh, Mesh):
         raise InvalidArgument(f"mesh={brief(mesh)}", required="a mesh of ranks: atl.Mesh(x=4)")
     if local not in get_args(LocalCode):

@@ -1,11 +1,18 @@
+# mypy: disallow-any-generics=False
 """The rules of XLA in `examples/xla_rules.py` and `examples/xla_further_rules.py` are proved for all sizes."""
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
+import atl
 from examples import xla_further_rules, xla_rules
-from rewrites.user_rules import proof_status, rule
+from rewrites.errors import FalseRule
+from rewrites.user_rules import Elem, Equation, Scalar, equation, proof_status, rule
 
 EVERY = "proved for all sizes and every rank"
 FIRST, *QUICK = ("slice_01", "concat_01", "divmod_03", "dyslice_02", "reduce_02", "reverse_02")
@@ -24,10 +31,52 @@ def test_some_rules_are_proved(name: str) -> None:
 @pytest.mark.slow
 def test_all_rules_are_proved() -> None:
     found = {name: str(proof_status(each)) for name, each in xla_rules.rules().items()}
-    assert len(found) == 117
+    assert len(found) == 119
     others = {name: status for name, status in found.items() if not status.startswith(EVERY)}
     # The convolutions are about numbers: they have no elements of different ranks.
     assert others == dict.fromkeys(("conv_00", "conv_01", "conv_03"), "proved for all sizes")
+
+
+def elementwise(test: Callable[[Any, Any], Any], extremum: Callable[[Any, Any], Any]) -> Callable[..., Equation]:
+    """Return the function of a rule: where a test of an element and a number holds, their extremum is the element."""
+
+    def bounded(a: Elem, low: Scalar) -> Equation:
+        """A bound of an element is neutral."""
+        other = xla_rules.full(a.shape, low)
+        return equation(atl.where(test(other, a), extremum(a, other), a), a)
+
+    return bounded
+
+
+@pytest.mark.long
+def test_bounds_of_elements_are_neutral() -> None:
+    assert str(proof_status(rule(elementwise(operator.le, atl.maximum)))) == EVERY
+    assert str(proof_status(rule(elementwise(operator.ge, atl.minimum)))) == EVERY
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("test", "extremum"),
+    [
+        (operator.ge, atl.maximum),
+        (operator.le, atl.minimum),
+        (operator.ne, atl.maximum),
+        (lambda low, a: low <= a + 1, atl.maximum),
+        (lambda low, a: low <= a * a, atl.maximum),
+        (lambda low, a: low <= atl.maximum(a, 0), atl.maximum),
+        (lambda low, _: low <= 0, atl.maximum),
+        (lambda low, _: low <= -(2.0**1000), lambda a, low: atl.maximum(a, low) * 0),
+    ],
+    ids=["ge", "min", "ne", "one above", "square", "positive part", "negative number", "rarely"],
+)
+def test_numbers_that_do_not_bound_elements_are_not_neutral(
+    test: Callable[[Any, Any], Any], extremum: Callable[[Any, Any], Any]
+) -> None:
+    try:
+        status = str(proof_status(rule(elementwise(test, extremum))))
+    except FalseRule:
+        return
+    assert not status.startswith("proved")
 
 
 @pytest.mark.slow

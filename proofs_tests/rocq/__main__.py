@@ -6,6 +6,7 @@ python -m proofs_tests.rocq faults              what is wrong is refused
 python -m proofs_tests.rocq nests [NAME ...]    loop nests compute their programs, and wrong ones are refused
 python -m proofs_tests.rocq mutants [NAME ...]  no mutant of a rule that is found false is proved
 python -m proofs_tests.rocq recurrences         steps inside recurrences (`make rocq` does this too)
+python -m proofs_tests.rocq xla [NAME ...]      the rules of XLA in `examples/xla_rules.py`
 python -m proofs_tests.rocq figure              the derivations of Fig. 8.6
 """
 
@@ -15,7 +16,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
-from proofs_tests.rocq import evaluation, figure, mutants, refusals, rules
+from proofs_tests.rocq import evaluation, figure, mutants, refusals, rules, xla
 from proofs_tests.rocq.nests import checked
 from rewrites.rocq import coqc
 
@@ -29,6 +30,7 @@ PARTS: Final[dict[str, Callable[[Sequence[str]], tuple[object, bool]]]] = {
     "recurrences": lambda names: _judged(
         figure.check_all(names, made=figure.in_recurrences()), lambda report: not report.refused
     ),
+    "xla": lambda names: _judged(xla.prove_all(names), lambda report: bool(names) or report.as_expected),
     "figure": lambda names: _judged(figure.check_all(names), lambda report: not report.refused),
 }
 """The parts by name; each returns whether it succeeded."""

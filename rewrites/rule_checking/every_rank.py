@@ -233,6 +233,11 @@ def _representatives(rank: int) -> list[int]:
     return [permutations_of(rank).index(order) for order in orders]
 
 
+def ranks_stated(rule: Rule) -> str:
+    """Return the ranks of elements of the statements of a rule, in words."""
+    return f", for elements of rank {ranks_text(rule.statements)}" if groups_of(rule.metavariables) else ""
+
+
 def ranks_proved(rule: Rule) -> str:
     """Return the ranks of elements for which a rule is proved if its statements are proved, in words."""
     if not groups_of(rule.metavariables):
@@ -248,7 +253,7 @@ def ranks_proved(rule: Rule) -> str:
         reason = (
             f"the function returned no equation for rank {', '.join(map(str, other))} that repeats one for lower ranks"
         )
-    return f", for elements of rank {ranks_text(rule.statements)}: {reason}"
+    return f"{ranks_stated(rule)}: {reason}"
 
 
 @lru_cache(maxsize=256)

@@ -9,7 +9,7 @@ The search only proposes choices. Whether one counts is decided by its instance 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from random import Random
@@ -57,6 +57,22 @@ class Condition:
     assumed: tuple[Predicate, ...] = ()
 
 
+class _Conditions:
+    """Conditions without repetition: by the numbers on which they depend, and equations in order."""
+
+    def __init__(self, every: Iterable[Condition]) -> None:
+        each = tuple(dict.fromkeys(every))
+        self.by_names: dict[frozenset[str], list[Condition]] = {}
+        for condition in each:
+            self.by_names.setdefault(condition.names, []).append(condition)
+        self.equations = [
+            (condition.names, parts)
+            for condition in each
+            if not condition.ranges and not condition.assumed
+            if (parts := [part for part in conjuncts(condition.goal) if isinstance(part, Zero)])
+        ]
+
+
 class Search:
     """A search for choices of a statement, in these spaces of its numbers."""
 
@@ -64,10 +80,12 @@ class Search:
         self.stated = stated
         self.spaces = spaces
         self._truth = truth
+        self._named: dict[Var, str] = {}
         premises = tuple(self._condition(premise) for premise in stated.premises)
         self.premises = tuple(premise for premise in premises if premise is not None)
-        self._conditions = (*self.premises, *self._of_sides())
-        self._with_elements = (*self._conditions, *self._of_elements())
+        every = (*self.premises, *self._of_sides())
+        self._conditions = _Conditions(every)
+        self._with_elements = _Conditions((*every, *self._of_elements()))
 
     def choices(self, random: Random, most: int) -> Iterator[dict[str, int]]:
         """Yield up to `most` choices; fewer if some searches fail. They may repeat.
@@ -86,7 +104,8 @@ class Search:
     def first_unmet(self, random: Random) -> Predicate | None:
         """Return the first premise that no choice was found for together with those before it; None without one."""
         for count in range(1, len(self.premises) + 1):
-            if all(self._found(random, self.premises[:count]) is None for _ in range(TRIES)):
+            conditions = _Conditions(self.premises[:count])
+            if all(self._found(random, conditions) is None for _ in range(TRIES)):
                 return self.premises[count - 1].goal
         return None
 
@@ -109,8 +128,11 @@ class Search:
 
     def name_of(self, variable: Var) -> str:
         """Return the name of a number of a choice."""
-        extent = self.stated.extents.get(variable.uid)
-        return self.stated.names.get(variable.uid, "?") if extent is None else f"{extent[0]}.{extent[1]}"
+        if variable not in self._named:
+            extent = self.stated.extents.get(variable.uid)
+            named = self.stated.names.get(variable.uid, "?")
+            self._named[variable] = named if extent is None else f"{extent[0]}.{extent[1]}"
+        return self._named[variable]
 
     def _of_elements(self) -> Iterator[Condition]:
         sides = (self.stated.lhs, self.stated.rhs)
@@ -150,7 +172,7 @@ class Search:
 
     # -- search -------------------------------------------------------------------------------------------------------
 
-    def _found(self, random: Random, conditions: Sequence[Condition]) -> dict[str, int] | None:
+    def _found(self, random: Random, conditions: _Conditions) -> dict[str, int] | None:
         """Return a choice that meets the conditions, or None if none is found within `MOST_NODES` values."""
         names = list(self.spaces)
         random.shuffle(names)
@@ -167,7 +189,10 @@ class Search:
                 if left < 0:
                     return False
                 choice[name] = value
-                if all(self._met(each, choice) for each in conditions if name in each.names) and extended():
+                decided = (
+                    each for names, each in conditions.by_names.items() if name in names and names <= choice.keys()
+                )
+                if all(self._met(condition, choice) for each in decided for condition in each) and extended():
                     return True
                 del choice[name]
             return False
@@ -175,30 +200,28 @@ class Search:
         return {name: choice[name] for name in self.spaces} if extended() else None
 
     def _next(
-        self, choice: Choice, names: Sequence[str], conditions: Sequence[Condition], random: Random
+        self, choice: Choice, names: Sequence[str], conditions: _Conditions, random: Random
     ) -> tuple[str, list[int]]:
         """Return the next number to choose and its values: those of an equation, or all in random order."""
-        for condition in conditions:
-            left = condition.names - choice.keys()
-            if len(left) == 1 and not condition.ranges and not condition.assumed:
+        for needed, equations in conditions.equations:
+            left = needed - choice.keys()
+            if len(left) == 1:
                 (name,) = left
-                for part in conjuncts(condition.goal):
-                    solved = self._solved(part, name, choice)
+                for equation in equations:
+                    solved = self._solved(equation, name, choice)
                     if solved is not None:
                         lowest = 0 if "." in name else -DETERMINED
                         return name, [value for value in solved if lowest <= value <= DETERMINED]
         # Choose a number of the condition with the fewest unknown numbers, so that a wrong value is noticed soon.
-        lacking = [left for condition in conditions if (left := condition.names - choice.keys())]
+        lacking = [left for needed in conditions.by_names if (left := needed - choice.keys())]
         first = min(lacking, key=len, default=frozenset(names))
         name = next(each for each in names if each in first and each not in choice)
         values = list(dict.fromkeys(self.spaces[name]))
         random.shuffle(values)
         return name, values
 
-    def _solved(self, part: Predicate, name: str, choice: Choice) -> list[int] | None:
+    def _solved(self, part: Zero, name: str, choice: Choice) -> list[int] | None:
         """Return the values of a number that an equation allows; None if it is not linear in the number."""
-        if not isinstance(part, Zero):
-            return None
         variables = [at for at in atoms(part.expression) if isinstance(at, Var) and self.name_of(at) == name]
         factor = factor_of(part.expression, variables[0]) if len(set(variables)) == 1 else None
         if factor is None:
@@ -224,9 +247,7 @@ class Search:
         return lambda array, at: 0 if self._truth(choice[array.name], at) else -1
 
     def _met(self, condition: Condition, choice: Choice) -> bool:
-        """Return whether a condition holds, as far as it is decided by the numbers that are chosen."""
-        if not condition.names <= choice.keys():
-            return True
+        """Return whether a condition holds for the numbers that are chosen, which decide it."""
         element = self._element(choice)
 
         def under(ranges: Sequence[tuple[Var, Index, Index]], bound: dict[Leaf, int]) -> bool:

@@ -22,8 +22,8 @@ from rewrites.induction import ROWS
 from rewrites.rule import Rule, RuleStatements
 from rewrites.rule_arguments import Arguments
 from rewrites.rule_checking.counterexamples import is_of_elements, is_of_symbols, show_counterexample
-from rewrites.rule_checking.every_rank import follows, ranks_proved, without_implied
-from rewrites.rule_checking.exactness import Exactness
+from rewrites.rule_checking.every_rank import follows, ranks_proved, ranks_stated, without_implied
+from rewrites.rule_checking.exactness import Exactness, determine_exactness
 from rewrites.rule_checking.exhaustion import CASES, Counterexample, decide, generics
 from rewrites.rule_checking.generic_arguments import Generic
 from rewrites.rule_checking.literals import literals
@@ -47,6 +47,8 @@ MORE: Final = 4
 SYMBOLS: Final = "max, sqrt, casts and the like are compared on sample numbers only"
 
 _REGISTERED: Final[WeakKeyDictionary[Rule, ProofStatus]] = WeakKeyDictionary()
+_EXACTNESS: Final[WeakKeyDictionary[Rule, Exactness]] = WeakKeyDictionary()
+"""The exactness of user-defined rules, determined when a theorem or a strict session first needs it."""
 
 
 def status_of(rule: Rule) -> ProofStatus | None:
@@ -81,9 +83,10 @@ def is_proved(rule: Rule) -> bool:
 
 def exactness_of(rule: Rule) -> Exactness:
     """Return the exactness of a rule. That of an induction is decided by its lemmas."""
-    found = status_of(rule)
-    if found is not None:
-        return found.exactness
+    if status_of(rule) is not None:
+        if rule not in _EXACTNESS:
+            _EXACTNESS[rule] = determine_exactness(without_implied(rule))
+        return _EXACTNESS[rule]
     if rule is ROWS:
         return Exactness.BITS
     return Exactness[exactness_name(rule.name).upper()] if RULES.get(rule.name) is rule else Exactness.ROUNDS
@@ -159,8 +162,7 @@ def _is_registered(value: object) -> bool:
 def register(rule: Rule, cases: int = CASES, *, whole: bool = True) -> ProofStatus:
     """Check a rule and store its status, so that the kernel accepts the rule from then on.
 
-    A rule from a certificate has statements only at the ranks that were used. It is not `whole`, and its status does
-    not say at which ranks it holds.
+    A rule of a certificate is not `whole`: it has statements only at the ranks that were used, which the status lists.
     Raises `FalseRule` with sizes and elements for which its sides differ, `UntriedRule` if no instance could be tried,
     and `InvalidName` for the name of a rule of the catalogue.
     """
@@ -183,8 +185,8 @@ def register(rule: Rule, cases: int = CASES, *, whole: bool = True) -> ProofStat
         raise _false(rule, found.counterexample)
     if found.status == Status.UNSUPPORTED:
         raise _untried(judged, cases)
-    if found.status == Status.PROVED and whole:
-        found = replace(found, of_ranks=ranks_proved(rule))
+    if found.status == Status.PROVED:
+        found = replace(found, of_ranks=ranks_proved(rule) if whole else ranks_stated(rule))
     _REGISTERED[rule] = found
     return found
 

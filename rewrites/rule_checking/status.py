@@ -16,7 +16,6 @@ from atl.core.operations import COMPARISONS
 from atl.core.terms import Binary, Unary
 from atl.core.traversal import subterms
 from rewrites.rule import Rule
-from rewrites.rule_checking.exactness import Exactness, determine_exactness
 from rewrites.rule_checking.exhaustion import CASES, MOST_TESTS, Counterexample, Verdict, decide, has_instance
 from rewrites.rule_checking.generic_arguments import has_recurrences
 from rewrites.rule_checking.literals import literals
@@ -77,7 +76,6 @@ class ProofStatus:
     ranks: frozenset[Ranks] = frozenset()
     tried_on_integers: bool = False
     elements: str = ALL_ELEMENTS
-    exactness: Exactness = Exactness.ROUNDS
     over_reals: bool = False
     """True if the rule has an exponential, whose laws over the real numbers are assumed."""
     of_ranks: str = ""
@@ -151,7 +149,7 @@ def examined(rule: Rule, cases: int = CASES) -> tuple[ProofStatus, Verdict | Non
         ranks = frozenset(floats.ranks | integers.ranks | verdict.ranks)
         made = ProofStatus(
             status, verdict.decided, verdict.exhaustive, reason, counterexample, integers.counterexample, ranks,
-            integers.decided >= MIN_INTEGER_SAMPLES, elements_compared(rule), determine_exactness(rule),
+            integers.decided >= MIN_INTEGER_SAMPLES, elements_compared(rule),
             _has_exponentials(rule),
         )  # fmt: skip
         return made, verdict

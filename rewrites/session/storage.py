@@ -48,7 +48,7 @@ class ViewForm:
         while name in taken:
             name += "_"
         variables = element_variables(made.names[0])
-        laid = Array(name, made.places, array.dtype)
+        laid = Array(name, made.places, array.dtype, trailing=array.trailing)
         meaning: Expr = Input(laid)
         for place in over_bound(made.place([index(variable) for variable in variables]), variables):
             meaning = Access(meaning, place)
