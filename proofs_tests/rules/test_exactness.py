@@ -19,7 +19,7 @@ from proofs_tests.rules.mutation import declared_once
 from rewrites.egraph.equality import replace_at
 from rewrites.errors import DoesNotApply, RoundingStep
 from rewrites.kernel import reflexivity, rewrite, symmetry, transitivity, with_provenance
-from rewrites.rule import Body, Elem, Equation, Index, Rule, equation, rule
+from rewrites.rule import Body, Elem, Equation, Index, Rule, equation, given, rule
 from rewrites.rule_checking import exactness
 from rewrites.rule_checking.exactness import Exactness, determine_exactness
 from rewrites.rule_checking.registry import exactness_of
@@ -330,6 +330,36 @@ ROUND = (
 @pytest.mark.parametrize("law", ROUND, ids=lambda law: law.__name__)
 def test_values_casts_and_comparisons_round(law: Callable[..., Equation]) -> None:
     assert _decided(law) == Exactness.ROUNDS
+
+
+def _split_at_a_cube(n: Index, k: Index, e: Body[Index]) -> Equation:
+    """A sum of so few terms is not split."""
+    cube = k * k * k
+    return equation(atl.sum(n, e), atl.sum(cube, e) + atl.sum((cube, n), e), given(k >= 2, cube <= n))
+
+
+def _backwards(n: Index, k: Index, e: Body[Index]) -> Equation:
+    """Sums of so few terms have one term at most."""
+    m = n // (k * k * k)
+    return equation(atl.sum(m, e), atl.sum(m, lambda i: e(m - 1 - i)), given(k >= 2))
+
+
+def _order_above_a_product(a: Elem[()], b: Elem[()], c: Elem[()], n: Index, k: Index) -> Equation:
+    """No product of small sizes is so small."""
+    far = n * k > 2 * n + 2 * k + n + k
+    return equation(atl.select(far, (a + b) + c, c), atl.select(far, a + (b + c), c))
+
+
+def _transposed(n: Index, e: Body[Index]) -> Equation:
+    """It has statements for matrices only."""
+    return equation(atl.sum(n, e), atl.transpose(atl.sum(n, lambda i: atl.transpose(e(n - 1 - i)))))
+
+
+@pytest.mark.parametrize(
+    "law", [_split_at_a_cube, _backwards, _order_above_a_product, _transposed], ids=lambda law: law.__name__
+)
+def test_sizes_that_are_not_compared_count_as_rounding(law: Callable[..., Equation]) -> None:
+    assert determine_exactness(rule(family="sums")(law), cautious=True) == Exactness.ROUNDS
 
 
 @pytest.mark.parametrize("law", [_negated_order, _minus_zero], ids=lambda law: law.__name__)

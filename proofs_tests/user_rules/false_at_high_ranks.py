@@ -200,13 +200,22 @@ def diagonal_of_a_fold(a: Elem, x: Indices) -> Equation:
     return equation(product * _tree(x), e[3] - e[3], given(*[n == 2 for n in a.shape], *inside))
 
 
+def least_is_and(a: Elem, b: Elem) -> Equation:
+    """The choice, which no axis reaches, makes the elements truth values up to rank 4."""
+    least = atl.minimum(a, b)
+    if a.rank < 5:
+        least = atl.select(a.shape[0] >= 0 if a.shape else True, least, atl.where(a, b, b))
+    return equation(least, a & b, given(*alike(a, b)))
+
+
 TRUE_UP_TO_4: Final[tuple[Law, ...]] = (
     *(_with_indices(n, f"{state.__name__}_{n}", state) for n in (5, 6)
       for state in (chosen, guarded, product_of_guards, elements_differ, largest_elements)),
     pigeonhole(5, "T"),
     reverse_first_four, reverse_first_five, one_more_at_5, one_more_at_6, premise_up_to_4, rotate_12_times,
     permute_12_times, sum_of_four, extents_of_four, clamped_index, number_of_axes, diagonal_above_4, diagonal_of_a_fold,
+    least_is_and,
 )  # fmt: skip
-"""24 rules that are true at ranks up to 4, or 5, and false at rank 5 or 6."""
+"""25 rules that are true at ranks up to 4, or 5, and false at rank 5 or 6."""
 LONG: Final = (diagonal_of_a_fold, permute_12_times, rotate_12_times, *TRUE_UP_TO_4[1:11])
 """Those that take longer, or differ little from others."""

@@ -185,3 +185,13 @@ def test_repeated_maximum_is_compared_by_its_definition() -> None:
         )
 
     assert "divided by 0" not in str(proof_status(repeats))
+
+
+def test_triangular_sum_of_elements_of_any_rank_is_proved() -> None:
+    @rule
+    def triangular(n: Index, e: Body[Index]) -> Equation:
+        """A triangular sum has each term as often as it occurs."""
+        rows = atl.sum(n, lambda i: atl.sum(i, e))
+        return equation(rows, atl.sum(n, lambda j: atl.value(n - 1 - j) * e(j)))
+
+    assert str(proof_status(triangular)) == "proved for all sizes and every rank"

@@ -383,8 +383,9 @@ class _Extraction:
             groups = [axis[0] for axis in axes if axis is not None]
             if any((group, axis) not in axes for group in groups for axis in range(self.rank[group])):
                 _refuse("conditions of well-formedness differ between axes")
+        types = (lhs.type.dtype, {**stated.element_types}, {**stated.parameter_types})
         parts = (
-            sides, shapes, self._sorted("premises", premises), always, frozenset(obligations),
+            sides, shapes, self._sorted("premises", premises), always, frozenset(obligations), types,
         )  # fmt: skip
         return Schema(_ordered(parts), {group: self._bound(group) for group in self.rank})
 

@@ -19,6 +19,7 @@ from random import Random
 from typing import Final
 
 from atl.core.dtypes import BOOL, KINDS, TYPES, is_float, kind_of
+from atl.core.index import Index, Quotient, atoms
 from atl.core.operations import COMPARISONS, BinaryOp, UnaryOp, accepts
 from atl.core.terms import OF_MONOID, Binary, Cast, Expr, Metavariable, Reduce, Unary
 from atl.core.traversal import subterms
@@ -26,7 +27,7 @@ from atl.meaning.free_terms import FreeTerms, Term
 from rewrites.rule import Equation, Rule
 from rewrites.rule_checking import exhaustion, small_choices
 from rewrites.rule_checking.generic_arguments import FLOAT, Generic
-from rewrites.rule_checking.literals import literals
+from rewrites.rule_checking.literals import indices_of, literals
 from rewrites.rule_checking.small_choices import EXTENTS, WINDOW
 from rewrites.rule_statement import RuleStatement
 
@@ -88,13 +89,17 @@ _TEXTS: Final = {
 }
 
 
-def determine_exactness(rule: Rule) -> Exactness:
+def determine_exactness(rule: Rule, *, cautious: bool = False) -> Exactness:
     """Return the exactness of a rule: the weakest of its statements at the choices that are tried.
 
     A rule counts as one that rounds if nothing could be compared, if all compared sums were too short (`LONG`), or if
     it has too many type variables or comparisons, or a number above `FARTHEST`. A statement without floats keeps every
     bit.
+
+    With `cautious`, for user-defined rules, it also counts as one that rounds if an index is not linear, which reaches
+    large sizes without large numbers, or if no sum of at least `LONG` terms was compared.
     """
+    has_long_sums = any(exhaustion.is_low(stated) and _folds(stated) for stated in rule.statements.values())
     found, compared = Exactness.BITS, False
     for stated in rule.statements.values():
         if not has_floats(stated):
@@ -104,7 +109,9 @@ def determine_exactness(rule: Rule) -> Exactness:
             return Exactness.ROUNDS
         if any(abs(value) > FARTHEST for value in literals(stated)):
             return Exactness.ROUNDS  # sizes beyond this number, where another branch may be chosen, are not compared
-        longest, ops = 0, _folds(stated)
+        longest, ops, low = 0, _folds(stated), exhaustion.is_low(stated)
+        if cautious and (not all(map(_is_linear, indices_of(stated))) or (ops and not low and not has_long_sums)):
+            return Exactness.ROUNDS
         for generic in _generics(stated):
             made = exhaustion.instance(stated, generic)
             if made is None:
@@ -115,9 +122,16 @@ def determine_exactness(rule: Rule) -> Exactness:
             if terms is None:
                 return Exactness.ROUNDS
             compared, longest = True, max(longest, terms)
-        if ops and 1 < longest < LONG and exhaustion.is_low(stated):
+        if ops and low and (cautious or longest > 1) and longest < LONG:
             return Exactness.ROUNDS
     return found if compared else Exactness.ROUNDS
+
+
+def _is_linear(expression: Index) -> bool:
+    """Return whether an index is no product of variables, and no quotient or remainder by a variable."""
+    divisors = (atom.denominator for atom in atoms(expression) if isinstance(atom, Quotient))
+    products = any(len(monomial) > 1 for monomial, _ in expression.terms)
+    return not products and all(divisor.constant is not None for divisor in divisors)
 
 
 def has_floats(stated: RuleStatement) -> bool:

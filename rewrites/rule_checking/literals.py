@@ -33,14 +33,19 @@ def literals(stated: RuleStatement) -> tuple[Fraction, ...]:
     """Return the numbers in an equation and its premises, except 0, 1 and -1: those of elements and of indices."""
     parts = [part for side in (stated.lhs, stated.rhs) for part in subterms(side)]
     found = {Fraction(part.value) for part in parts if isinstance(part, Constant)}
-    indices = [each for part in parts for each in indices_in(part)]
-    indices += [each for premise in stated.premises for each in expressions(premise)]
     # An index n that is compared with 9 is written n - 9 = 0.
-    nested = [within for each in indices for within in _nested(each)]
+    nested = indices_of(stated)
     numbers = [Fraction(value) for within in nested for _, value in within.terms]
     numbers += [Fraction(within.offset // value) for within in nested for _, value in within.terms]
     found.update(sign * value for value in numbers for sign in (1, -1))
     return tuple(sorted(value for value in found if abs(value) not in _SIMPLE))
+
+
+def indices_of(stated: RuleStatement) -> list[Index]:
+    """Return the index expressions in an equation and its premises, each followed by its parts."""
+    every = [each for side in (stated.lhs, stated.rhs) for part in subterms(side) for each in indices_in(part)]
+    every += [each for premise in stated.premises for each in expressions(premise)]
+    return [within for each in every for within in _nested(each)]
 
 
 @lru_cache(maxsize=256)

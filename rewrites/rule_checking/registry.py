@@ -85,7 +85,7 @@ def exactness_of(rule: Rule) -> Exactness:
     """Return the exactness of a rule. That of an induction is decided by its lemmas."""
     if status_of(rule) is not None:
         if rule not in _EXACTNESS:
-            _EXACTNESS[rule] = determine_exactness(without_implied(rule))
+            _EXACTNESS[rule] = determine_exactness(without_implied(rule), cautious=True)
         return _EXACTNESS[rule]
     if rule is ROWS:
         return Exactness.BITS

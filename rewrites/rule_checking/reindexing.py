@@ -162,6 +162,8 @@ def _generic(nest: _Nest) -> dict[tuple[str, Tuple], None]:
 
 def _undone(names: tuple[Var, ...], variables: tuple[Var, ...], values: Tuple) -> Iterator[Tuple]:
     """Yield solutions of `values = names` for `variables`: by quotient and remainder, or by solving."""
+    if len(names) != len(values):
+        return  # the position of an element has further indices, those of its axes
     given = tuple(map(index, names))
     if len(values) > 1 and len(variables) > 1 and values[-1] == index(variables[-1]):
         yield from ((*found, given[-1]) for found in _undone(names[:-1], variables[:-1], values[:-1]))
