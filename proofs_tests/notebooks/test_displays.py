@@ -47,6 +47,7 @@ def _programs() -> Iterator[object]:
     yield atl.compile(atl.parse("f (x : float32[2 | device.x]) := ⊞[d < 2 | device.x] 2 * x[d]"), mesh=mesh)
     yield atl.reschedule(rows).compare_errors(rows, np.ones(3, np.float32))
     yield atl.compile(rows).error_bound()
+    yield atl.compile(atl.parse("f (x : float32[n, ...]) : float32[n, ...] := ⊞[i < n] 2 * x[i]"))
     yield KernelTime("rows", 1.0, 0.9, 1.1, 7, False)
     several = atl.results(all=x, first=x.sum())
     yield from (rows, rows.shape, rows.type, rows.inputs, rows.body, several, atl.program("two", [x], several))
