@@ -147,13 +147,13 @@ def generation(extent: Index, name: str, body: Callable[[Index], Expr]) -> Expr:
 
 
 def function(body: Callable[[Index], Expr], around: Sequence[Index] = ()) -> Function:
-    """Return a function of an index, at a place with these variables of indices."""
+    """Return a function of an index; the variables `around`, outermost first, become indices of enclosing binders."""
     variable = Var(next(fresh_uid), "r")
     return Function(INDEX, close(closed_term(body(index(variable)), around), variable))
 
 
 def closed_term(term: Expr, around: Sequence[Index]) -> Expr:
-    """Return a term at a place with these variables of indices, outermost first."""
+    """Return a term in which the variables `around`, outermost first, become indices of enclosing binders."""
     for variable in around:
         assert isinstance(variable.atom, Var)
         term = close(term, variable.atom)
@@ -199,7 +199,7 @@ class _Steps:
                 required="the steps of one block, or more",
             )
         reduce_accesses(work, cursor.path)
-        simplify_guards(work, cursor.path)  # as tiling does, which compares the recurrence with this one
+        simplify_guards(work, cursor.path)  # `tile` does this too, and `reads` finds the recurrence by equality
         term = work.term(cursor.path)
         assert isinstance(term, Access)
         assert isinstance(term.tensor, Rec)
@@ -268,7 +268,7 @@ class _Steps:
         reduce_accesses(work, path)
 
     def is_before(self, rec: Rec) -> bool:
-        """Return whether a recurrence has the rows of this one, but not all of them."""
+        """Return whether a recurrence is this one with fewer rows."""
         return rec != self.rec and (rec.init, rec.body) == (self.rec.init, self.rec.body)
 
     def reads(self, work: Derivation, path: Path) -> Iterator[Cursor]:
@@ -342,8 +342,9 @@ class _Steps:
     ) -> None:
         """Replace the state at a path, after all blocks, by a recurrence over blocks of k steps.
 
-        `done` is the number of steps after a number of blocks. `compute` computes a program, which is the state after a
-        block, from the state before, given the number of steps in full blocks before it.
+        `done(b)` is the number of steps after b blocks. `compute(work, before)` rewrites a program that consists of the
+        state after a block, such that it reads only the state before that block. `before` is the number of steps of all
+        earlier blocks, which are full.
         """
         formula = function(lambda b: self.state(done(b)))
         arguments: dict[str, Argument] = {"lo": ZERO, "hi": blocks + 1, "e": formula, "k": blocks}
@@ -356,7 +357,7 @@ class _Steps:
         as_recurrence(work, (*path, 0), self.rec.init, unfold, "b", self.rec.rows)
 
     def through_rows(self, work: Derivation, rows: Gen) -> None:
-        """Read each state through the generation of the states before a row, of which it is the last one."""
+        """Replace each state by the last element of the generation `rows`, which has all states before a row."""
         row = rows.high
         arguments: dict[str, Argument] = {"lo": ZERO, "hi": row, "e": Function(INDEX, rows.body), "k": row - 1}
         for read in list(self.reads(work, ())):
@@ -366,9 +367,9 @@ class _Steps:
     # -- one block ----------------------------------------------------------------------------------------------------
 
     def pipeline_block(self, work: Derivation, before: Index, done: Callable[[Index], Index]) -> None:
-        """Compute the state after k further steps, which is the whole program, in lets for the states between.
+        """Compute the state after k further steps, which is the whole program, with a let for each state in between.
 
-        After all steps are done, the state is the state before.
+        Steps beyond the last one of the recurrence copy the state.
         """
         path: Path = ()
         for r in range(self.k, 0, -1):
@@ -585,8 +586,8 @@ Unfold = Callable[[Derivation, Gen, Goal], None]
 def as_recurrence(work: Derivation, path: Path, first: Expr, unfold: Unfold, name: str, rows: str) -> None:
     """Replace a generation of rows by a recurrence, by induction: ⊞[p < n] f(p) → rec[1 <= p < n] y from first in ….
 
-    `unfold` rewrites row p of the formula until it contains the generation of the rows before. Its arguments are the
-    derivation, that generation, and the goal, which has p and what takes the place of the variables around.
+    `unfold(work, before, goal)` rewrites f(p), until it reads earlier rows only through the generation `before` of rows
+    0 to p - 1. `goal.row` is p. `goal.indices` and `goal.tensors` replace the variables that are bound around the rows.
     """
     gen = work.term(path)
     assert isinstance(gen, Gen)
