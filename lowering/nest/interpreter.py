@@ -51,7 +51,7 @@ class Memory:
 
     capacity: int
     zeroed: int
-    made: int = 0  # the number of concurrent loops around the allocation, to whose iterations it is private
+    made: int = 0  # number of concurrent loops around the allocation; it is private to their current iterations
     cells: dict[int, Any] = field(default_factory=dict)
     held: dict[int, tuple[int, bool]] = field(default_factory=dict)  # circular buffer: place -> its row, and if zeroed
     owners: dict[int, int] = field(default_factory=dict)  # address -> the buffer whose value is in the cell
@@ -158,7 +158,7 @@ class Interpreter:
         starts = self._allocate_results()
         self._whole()
         for buffer, start in starts:
-            # Results of different types: their elements are those of the output, one after the other.
+            # Results of different types have separate buffers. Their elements are concatenated in the output.
             held = self._heap[buffer.uid]
             memory.cells |= {start + at: value for at, value in held.cells.items()}
             memory.owners |= {start + at: output.uid for at in held.cells}

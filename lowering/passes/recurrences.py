@@ -103,7 +103,7 @@ class _Folding:
     def _folded(
         self, buffer: ln.Buffer, facts: Facts, scope: TextScope, region: ln.Block, *, zeroed: bool
     ) -> ln.Block | None:
-        """Return the statements with fewer rows of the buffer, in which they compute and read all of its rows."""
+        """Return the statements of `region`, which compute and read all rows of the buffer, with fewer rows stored."""
         if buffer.role != "local" or buffer.rows or buffer in self.found or not buffer.extents:
             return None
         at = _computing(region, buffer)
@@ -221,9 +221,9 @@ class _Recurrence:
         return region if found is None else _overwritten(found, p)
 
     def with_first_copies(self, rows: int) -> ln.Block | None:
-        """Return the region with copies of elements to their own place only until all rows have them, or None.
+        """Return the region with elements copied from row to row only until all stored rows have them, or None.
 
-        The elements that are copied must be the same in each row: later on, each row that is replaced has them already.
+        Every row must copy elements at the same places. Each later row replaces one that has their values already.
         """
         p, begun = self.loop.variable, self.loop.low.constant
         if self.zeroed or not begun or not _copies_same_elements(self.loop.body, self.buffer, p):
@@ -248,7 +248,7 @@ def _row_of(access: Access) -> Index:
 
 
 def _is_stored_row(access: Access, p: Var, begun: int) -> bool:
-    """Return whether an access, if it is a store, is to row p in iteration p, and before the loop to a first row."""
+    """Return whether an access is a read, or a store to row p in iteration p, or before the loop to a first row."""
     if access.how == "read":
         return True
     row = _row_of(access)
@@ -271,7 +271,7 @@ def _overwritten(found: OverwrittenRead, p: Var) -> str:
 
 
 def _copies_same_elements(block: ln.Block, buffer: ln.Buffer, p: Var) -> bool:
-    """Return whether a step copies elements of row p - 1 to row p, which are the same in each step."""
+    """Return whether each step copies elements at the same places from row p - 1 to row p."""
     copying = [s for s in block if _copies(s, buffer, p)]
     added = any(isinstance(s, ln.Accumulate) and _is_in(s.target, buffer) for s in ln.statements(block))
     return bool(copying) and not added and not any(_depends(s, buffer, p) for s in copying)
@@ -309,7 +309,7 @@ def _is_in(target: ln.Cell | ln.Scalar, buffer: ln.Buffer) -> bool:
 
 
 def _with_copies_if(condition: Predicate, block: ln.Block, buffer: ln.Buffer, p: Var) -> ln.Block:
-    """Store elements of row p - 1 to their own place in row p under a condition; a choice of one becomes a branch."""
+    """Copy elements of row p - 1 to row p only under a condition. A choice with a copy becomes branches."""
     out: list[ln.Statement] = []
     for statement in block:
         match statement:
@@ -360,7 +360,7 @@ def _has_copy(value: ln.ScalarExpr, target: ln.Cell, p: Var) -> bool:
 
 
 def _with_aliases_merged(statement: ln.Statement, buffer: ln.Buffer) -> ln.Statement:
-    """Replace choices of two rows of one element, which are in one place."""
+    """Replace each choice between two rows of one element by the later row: in place, both have the same storage."""
     match statement:
         case ln.For(body=body) | ln.If(body=body):
             return ln.with_body(statement, tuple(_with_aliases_merged(inside, buffer) for inside in body))

@@ -116,6 +116,8 @@ class _Writer:
     """The unroller of loops that index tiles.
 
     Tiles in `copied` are read from a copy in memory. Those in `single` consist of scalars, all others of vectors.
+    `is_tried` is set during the trial of a loop that only reads tiles: if unrolling it fails or gives more than
+    `FEW_STATEMENTS` statements, the loop reads copies.
     """
 
     tiles: dict[int, ln.Allocate]
@@ -334,7 +336,7 @@ class _Writer:
     # -- copies -------------------------------------------------------------------------------------------------------
 
     def _through_memory(self, loop: ln.For) -> ln.Block:
-        """Let a loop that only reads tiles read copies in memory of those that it or a loop in it indexes."""
+        """Let a loop that only reads tiles read them from copies in memory, if their indices are not constant."""
         block: ln.Block = (loop,)
         read = [cell for cell, _ in cells_of(block) if any(position.constant is None for position, _ in cell.pairs)]
         for uid in dict.fromkeys(cell.buffer.uid for cell in read if cell.buffer.uid in self.tiles):

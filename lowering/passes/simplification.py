@@ -29,8 +29,9 @@ def simplified(nest: ln.LoopNest) -> ln.LoopNest:
     A loop of one iteration, such as `for i in 0..1`, is replaced by its body. Marked loops are kept, and so are loops
     whose variable occurs in the extents of a hoisted buffer.
 
-    The pairs of a cell are simplified one by one, which also simplifies its flat address: simplification replaces
-    quotients, minima and maxima, but does not change sums and products. Extents of buffers are not changed.
+    The positions and extents of a cell are simplified one by one. Its flat address is a sum of products of these, and
+    simplification changes only quotients, minima and maxima, so the address is then simplified too. Extents of buffers
+    are not changed.
     """
     return replace(nest, body=_block(initial_facts(nest.assumptions, nest.inputs), nest.body))
 
@@ -79,7 +80,7 @@ def _statement(facts: Facts, statement: ln.Statement, done: frozenset[int]) -> l
         case ln.For(_, low, high, body, mark):
             loop = _with_range(statement, simplify(facts, low), simplify(facts, high))
             once = loop.low.constant is not None and loop.high == loop.low + 1
-            if once and mark is LoopMark.NONE and not sizes_what_is_outside(statement):
+            if once and mark is LoopMark.NONE and not sizes_a_hoisted_buffer(statement):
                 return in_a_block(_block(facts, at_iteration(loop, loop.low)))
             inner = _block(facts.assume(loop.range), body, done)
             return (ln.with_body(loop, inner),) if inner else ()
@@ -109,7 +110,7 @@ def _with_range(loop: ln.For, low: Index, high: Index) -> ln.For:
     return loop if low is loop.low and high is loop.high else replace(loop, low=low, high=high)
 
 
-def sizes_what_is_outside(loop: ln.For) -> bool:
+def sizes_a_hoisted_buffer(loop: ln.For) -> bool:
     """Return whether the loop variable is in the extents of a hoisted buffer, which each iteration clears."""
     return any(
         loop.variable.uid in extent.free
@@ -178,7 +179,7 @@ def _scalar(facts: Facts, e: ln.ScalarExpr) -> ln.ScalarExpr:
 def with_strict_keys(nest: ln.LoopNest) -> ln.LoopNest:
     """Set `strict_keys` of the nest to the positions of merges whose keys are proved to increase strictly.
 
-    At equal keys, a merge advances all these positions together, provided that at most one other position exists.
+    A merge has at most one position that is not in this set. At equal keys, it advances all positions in the set.
     """
     facts = initial_facts(nest.assumptions, nest.inputs)
     return replace(nest, strict_keys=frozenset(_strict(nest.body, facts)))

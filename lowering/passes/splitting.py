@@ -25,14 +25,17 @@ from atl.prove import Facts, holds, proves
 from lowering.nest import loopnest as ln
 from lowering.nest.tiles import step
 from lowering.passes.control_flow import tests_in
-from lowering.passes.simplification import in_a_block, simplified_block, sizes_what_is_outside
+from lowering.passes.simplification import in_a_block, simplified_block, sizes_a_hoisted_buffer
 
 MOST_CUTS: Final = 4
 """Maximum number of places at which a loop is cut."""
 
 
 def with_split_loops(nest: ln.LoopNest) -> ln.LoopNest:
-    """Cut the unmarked loops of recurrences and in their steps where the choices in them change."""
+    """Cut the loops over rows of recurrences, and the loops in their steps, where conditions in them change.
+
+    Marked loops are not cut.
+    """
     splitting = partial(_split, nest.recurrences)
     facts = initial_facts(nest.assumptions, nest.inputs)
     body = tuple(s for one in nest.body for s in splitting(facts, one, inside=False))
@@ -53,7 +56,7 @@ def _split(recurrences: frozenset[Var], facts: Facts, statement: ln.Statement, *
                 here = facts.assume(piece.range)
                 inner = simplified_block(here, body) if cuts else body
                 made = tuple(s for one in inner for s in _split(recurrences, here, one, inside=inside or is_rows))
-                if cuts and piece.high - piece.low == ONE and not sizes_what_is_outside(piece):
+                if cuts and piece.high - piece.low == ONE and not sizes_a_hoisted_buffer(piece):
                     out += in_a_block(ln.at_iteration(ln.with_body(piece, made), piece.low))
                 elif made:
                     out.append(ln.with_body(piece, made))
@@ -80,11 +83,11 @@ def _pieces(facts: Facts, loop: ln.For) -> list[tuple[Index, Index]]:
         return [(loop.low, loop.high)]
     pieces: list[tuple[Index, Index]] = []
     start = begin = loop.low
-    before: Index | None = None  # the cut before, unless it may precede the piece before it
+    before: Index | None = None  # the previous cut if `begin` is that cut without a clamp; else None
     for cut in found:
         begin = cut if proves(facts, at_most(start, cut)) else imax(start, cut)
         end = begin if proves(facts, at_most(begin, loop.high)) else imin(begin, loop.high)
-        # Without clamps: if the cut before is after the end of the loop, the range is empty with and without them.
+        # No clamps are needed: if `before` is after the end of the loop, it is also after `cut`: the range is empty.
         if before is not None and proves(facts, at_most(cut, loop.high)):
             pieces.append((before, cut))
         else:
