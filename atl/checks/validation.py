@@ -39,7 +39,7 @@ _TERMS: Final = frozenset(map(id, CONSTRUCTORS))
 _ATOMS: Final = frozenset(map(id, get_args(ix.AnyAtom)))
 _OPERATORS: Final = frozenset(map(id, OPERATORS))
 _known: Final[dict[int, tuple[ref[Node], Node | None]]] = {}
-"""Validated node of each live object, by its id; None if the object itself came out of the validation."""
+"""Cache: from the id of a live object to its validated node, or to None if the object is itself a validated node."""
 
 
 def validated_term(term: Expr) -> Expr:

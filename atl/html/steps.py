@@ -86,7 +86,7 @@ def changed_program(call: CallTrace, label: str) -> Html:
 
 
 def _within(program: Program, path: Path, spans: list[Span]) -> list[Span]:
-    """Return the spans, and the subterm at a path if it contains all of them; without spans, only the subterm."""
+    """Add a span for the subterm at a path, unless a given span is outside of it."""
     around = [Span(span.start, span.stop, "span", {"class_": "part"}) for span in text_with_subterm(program, path)[1]]
     inside = all(any(part.start <= s.start and s.stop <= part.stop for part in around) for s in spans)
     return [*around, *spans] if inside else spans or around

@@ -44,7 +44,7 @@ def eliminate_loop(work: Derivation, path: Path, *, within: bool) -> None:
 
 
 def solutions(predicate: pred.Predicate, position: int) -> Iterator[Index]:
-    """Yield the values that a condition determines for the index at a position: a of each conjunct index = a."""
+    """Yield each v for which a condition has the conjunct i = v, where i is the index at a position."""
     found = [
         -rest
         for part in pred.conjuncts(predicate)
@@ -255,7 +255,10 @@ def _has_matching_sum(term: Expr) -> bool:
 
 
 def _compares(part: Predicate) -> bool:
-    """Return True for an equation on a coordinate at the innermost index that does not depend on the next one."""
+    """Return True for an equation about a coordinate that is read at index 0, unless it depends on index 1.
+
+    Index 0 is that of the inner sum, index 1 that of the outer one.
+    """
     if not isinstance(part, Zero) or 1 in used_positions(part):
         return False
     return any(isinstance(atom, Read) and _depends_on(0, *atom.indices) for atom in atoms(part.expression))
