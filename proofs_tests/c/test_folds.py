@@ -1,4 +1,7 @@
-"""Maxima and minima over a loop in C: agreement with NumPy, NaN of either sign, and vectorised loops."""
+"""Maxima and minima over a loop in C: agreement with NumPy, NaN of either sign, and vectorised loops.
+
+A long fold of floats compares *keys* instead: integers in the same order as the floats, with NaN at the end.
+"""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ import atl
 from atl.errors import ATLError, DtypeError, InvalidArgument, RankError, ShapeError, SymbolicValue, UnsafeAccess
 
 n, m, k = atl.sizes("n m k", min=1)
-HELD = {"n": 3, "m": 4, "k": 5}
+EXTENTS = {"n": 3, "m": 4, "k": 5}
 INPUTS = {
     "A": atl.tensor("A", n, k, dtype="float64"),
     "B": atl.tensor("B", k, m, dtype="float64"),
@@ -25,11 +25,11 @@ INPUTS = {
 }
 DRAW = np.random.default_rng(3)
 ARRAYS: dict[str, Any] = {
-    name: DRAW.random(tuple(HELD.get(str(extent)) or int(str(extent)) for extent in tensor.shape)) + 0.5
+    name: DRAW.random(tuple(EXTENTS.get(str(extent)) or int(str(extent)) for extent in tensor.shape)) + 0.5
     for name, tensor in INPUTS.items()
 }
 
-MEANT = [
+FORMULAS = [
     'A @ B',
     'A @ v',
     'v @ B',
@@ -70,7 +70,7 @@ def evaluated(formula: str, of: dict[str, Any]) -> Any:
     return eval(formula, {"np": np, "erf": scipy.special.erf, **of})
 
 
-@pytest.mark.parametrize("formula", MEANT, ids=str)
+@pytest.mark.parametrize("formula", FORMULAS, ids=str)
 def test_numpy_notation_matches_numpy(formula: str) -> None:
     body, want = evaluated(formula, INPUTS), evaluated(formula, ARRAYS)
     got = atl.evaluate(atl.program("f", list(INPUTS.values()), body), **ARRAYS, m=4)
@@ -84,10 +84,10 @@ def test_random_shapes_broadcast_as_in_numpy() -> None:
     for _ in range(150):
         shapes = [[draw.choice(["n", "m", "1", "2"]) for _ in range(draw.randrange(4))] for _ in range(2)]
         tensors = [
-            atl.tensor(name, *(HELD_SIZES[e] if e in HELD_SIZES else int(e) for e in shape), dtype="float64")
+            atl.tensor(name, *(SYMBOLS[e] if e in SYMBOLS else int(e) for e in shape), dtype="float64")
             for name, shape in zip("xy", shapes, strict=True)
         ]
-        arrays = [DRAW.random(tuple(HELD.get(e) or int(e) for e in shape)) for shape in shapes]
+        arrays = [DRAW.random(tuple(EXTENTS.get(e) or int(e) for e in shape)) for shape in shapes]
         try:
             want = arrays[0] - arrays[1]
         except ValueError:
@@ -96,14 +96,14 @@ def test_random_shapes_broadcast_as_in_numpy() -> None:
             refused += 1
             continue
         program = atl.program("f", tensors, tensors[0] - tensors[1])
-        sizes: dict[str, Any] = {size: HELD[size] for size in program.free_sizes}
+        sizes: dict[str, Any] = {size: EXTENTS[size] for size in program.free_sizes}
         got = atl.evaluate(program, *arrays, **sizes)
         assert got.shape == want.shape
         assert np.allclose(got, want)
     assert 20 < refused < 130
 
 
-HELD_SIZES = {"n": n, "m": m}
+SYMBOLS = {"n": n, "m": m}
 
 
 def test_numpy_notation_becomes_a_plain_formula() -> None:

@@ -153,7 +153,7 @@ def cases(rng: Random) -> str:
 
 
 def limits(rng: Random) -> str:
-    """Show facts with clamps made plain."""
+    """Show facts after limits such as k < max(0, n) are replaced by k < n where k >= 0."""
     low = rng.randrange(-2, 3)
     facts = [at_most(constant(low), i), at_most(constant(rng.randrange(3)), k)][: rng.randrange(3)]
     facts.append(rng.choice((less(n, j), less(i + j, n), at_most(i, 2 * j))))
@@ -192,7 +192,10 @@ def relevance(rng: Random) -> str:
 
 
 def elements(rng: Random) -> str:
-    """Show which models arrays could satisfy, with out-of-range elements and segments."""
+    """Show for random elements whether an array with random declared facts can have them.
+
+    Some positions are out of range, and some arrays are ordered in segments only.
+    """
     monotonic: Monotonicity = rng.choice(("", "nondecreasing", "increasing"))
     low, high = rng.choice((None, ZERO, index(1))), rng.choice((None, m, m + 1, index(5)))
     positions = Array("pos", (n,), "int64", monotonic=rng.choice(("", "nondecreasing", "increasing")))
@@ -223,7 +226,7 @@ def elements(rng: Random) -> str:
 
 
 def bounds(rng: Random) -> str:
-    """Show bounds over ranges of expressions of all kinds."""
+    """Show lower and upper bounds of expressions of all kinds, whose variables have ranges."""
     rows = Array("rows", (n,), "int64", rng.choice((None, ZERO, index(-2))), rng.choice((None, m, index(5))))
     leaves = [n, i, j, i, j, k, i * j, (i * k + j) // k, i % 3, j % k, (i + j) // 2, i // k, exclusive_or(i, j)]
     leaves += [read(rows, (i,)), read(rows, (ZERO,)), imin(i, j), imax(i, constant(2)), exclusive_or(i, constant(5))]
@@ -269,7 +272,10 @@ def smaller(rng: Random) -> str:
 
 
 def ends(rng: Random) -> str:
-    """Show which expressions have their minimum at ends of ranges, with digits of quotients."""
+    """Show which expressions are proved non-negative by their values at the ends of ranges.
+
+    Some contain quotients, which the prover replaces by digits.
+    """
     a, b, c = (index(Var(10 + at, name)) for at, name in enumerate("abc"))
     facts = given(within(ZERO, a, n), within(ZERO, b, rng.choice((m, m, n))), within(ZERO, c, k), less(ZERO, k))
     oracle = seen_in_the_box(Facts())

@@ -98,7 +98,7 @@ def test_a_fold_across_rows_is_refused() -> None:
     assert "try: sparsify('A', CSC.sorted())" in str(error.value)
 
 
-def test_a_dense_dimension_is_folded_above_entries() -> None:
+def test_max_needs_dense_rows_or_a_sum_of_entries() -> None:
     t = atl.tensor("T", k, n, m, dtype="float64")
     norm = atl.program("f", [A], atl.reduce("max", n, lambda i: atl.sum(m, lambda j: abs(A[i, j]))))
     kernel_of_norm = reschedule(norm).sparsify("A", CSR.sorted()).compile()
@@ -117,7 +117,7 @@ def test_repeated_coordinates_are_refused_by_the_kernel() -> None:
     assert extremum(pack(sp.csr_array((values, crd, pos), (1, 2)), CSR.sorted())).tolist() == [2.0]
 
 
-def test_a_row_that_is_full_is_not_one_with_few_entries() -> None:
+def test_condition_of_full_rows_is_exact() -> None:
     s = rows("max").sparsify("A", CSR.sorted())
     text = str(s.goal)
     full = np.array([[-1.0, -2.0]])

@@ -128,7 +128,7 @@ def test_a_fault_in_tile_digits_is_found(monkeypatch: pytest.MonkeyPatch) -> Non
     assert found > 10
 
 
-def test_the_canonical_bijection_and_functions_are_one_protocol() -> None:
+def test_views_are_functions_and_unflat_inverts_flat() -> None:
     view: Function = GroupBy([3, 4])
     assert [view(at) for at in range(12)] == list(range(12))
     assert all(unflat(flat((a, b), [3, 4]), [3, 4]) == [a, b] for a in range(3) for b in range(4))
