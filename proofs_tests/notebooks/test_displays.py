@@ -238,7 +238,7 @@ def test_large_values_are_shown_as_text() -> None:
 
 
 def test_kernel_shows_its_formula_and_code_but_no_path(values: list[object]) -> None:
-    kernel = next(value for value in values if isinstance(value, Kernel))
+    kernel = next(value for value in values if type(value) is Kernel)
     shown = kernel._repr_html_()
     assert r"\mathit{rows}" in shown
     assert f"<summary><i>C, {kernel.source.count(chr(10))} lines</i></summary>" in shown
