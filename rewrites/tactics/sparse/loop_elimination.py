@@ -248,7 +248,7 @@ def _has_matching_sum(term: Expr) -> bool:
     return (
         isinstance(inner, Reduce)
         and inner.monoid == "sum"
-        and not _depends_on(0, inner.low, inner.high)
+        and not depends_on(0, inner.low, inner.high)
         and isinstance(inner.body, Guard)
         and any(_compares(part) for part in conjuncts(inner.body.predicate))
     )
@@ -261,11 +261,7 @@ def _compares(part: Predicate) -> bool:
     """
     if not isinstance(part, Zero) or 1 in used_positions(part):
         return False
-    return any(isinstance(atom, Read) and _depends_on(0, *atom.indices) for atom in atoms(part.expression))
-
-
-def _depends_on(position: int, *stated: Index) -> bool:
-    return any(atom == Bound(position) for e in stated for atom in atoms(e))
+    return any(isinstance(atom, Read) and depends_on(0, *atom.indices) for atom in atoms(part.expression))
 
 
 def _out(work: Derivation, path: Path) -> bool:
