@@ -297,14 +297,6 @@ _BY_FILE: Final[dict[str, dict[str, str]]] = {
     },
     "rewrites/rule_arguments.py": {
         "applied::True: negated::0": "the sequences have one length, checked before",
-        "lifted::if not by or not expression.loose: never::0":
-            "nothing changes without free variables or with a shift of 0; only slower",
-        "lifted::not by or not expression.loose: and/or exchanged::0":
-            "nothing changes without free variables or with a shift of 0; only slower",
-        "lifted::not by or not expression.loose: part 0 forgotten::0":
-            "nothing changes without free variables or with a shift of 0; only slower",
-        "lifted::not by or not expression.loose: part 1 forgotten::0":
-            "nothing changes without free variables or with a shift of 0; only slower",
         "substituted::transform(body, on_leaf, on_tensor, untouched=unbound()): untouched not passed::0":
             "nothing changes without free variables or with a shift of 0; only slower",
     },
@@ -350,16 +342,6 @@ _BY_FILE: Final[dict[str, dict[str, str]]] = {
             "a literal without a required element type is unchanged",
         "_Instance._dtype::of is not None and is_variable(of): part 0 forgotten::0":
             "each element type is known or a variable; for the type checker",
-        "_raised::by and expression.loose > own: and/or exchanged::0":
-            "nothing changes without free variables or with a shift of 0; only slower",
-        "_raised::by and expression.loose > own: part 0 forgotten::0":
-            "nothing changes without free variables or with a shift of 0; only slower",
-        "_raised::by and expression.loose > own: part 1 forgotten::0":
-            "nothing changes without free variables or with a shift of 0; only slower",
-        "_raised::expression.loose > own: Gt becomes GtE::0":
-            "nothing changes without free variables or with a shift of 0; only slower",
-        "_raised::map_leaves(expression, leaf) if by and expression.loose > own else exp: always::0":
-            "nothing changes without free variables or with a shift of 0; only slower",
         "condition_variable::guard array.dtype == BOOL dropped::0":
             "an element of another array is refused with the same message",
         "ranks_of::kind.sort == 'tensor' and kind.group and (found.setdefault(kind.group,: part 0 forgotten::0":
