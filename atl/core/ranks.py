@@ -12,9 +12,9 @@ from dataclasses import replace
 from typing import Final
 
 from atl.core.index import ZERO, Array, Index, Size, bound, index, shift
-from atl.core.marks import LetMark
+from atl.core.marks import LANES, LetMark, LoopMark
 from atl.core.substitution import rebuild, shift_term
-from atl.core.terms import Access, Expr, Gen, Input, Let, Local, Rec, Term, Type
+from atl.core.terms import Access, Expr, Gen, Guard, Input, Let, Local, Rec, Reduce, Reshape, Term, Type
 from atl.core.traversal import children
 from atl.errors import RankError, brief
 
@@ -70,6 +70,8 @@ class _Lifting:
         made = rebuild(of, lambda _: next(left), lambda expression: expression)
         if isinstance(made, Let) and parts[0][1] and made.mark in _OF_CONSTANT_SIZE and self._shape:
             made = replace(made, mark=LetMark.NONE)
+        if isinstance(made, Reduce) and any(needed) and made.mark in LANES and self._shape:
+            made = replace(made, mark=LoopMark.NONE)  # the lanes of a sum of tensors would store to the same elements
         return made, any(needed)
 
     def _parts(self, of: Expr, scope: tuple[bool, ...], *, rows: bool) -> list[tuple[Expr, bool]]:
@@ -83,6 +85,13 @@ class _Lifting:
 
 def broadcast(of: Expr, shape: tuple[Index, ...]) -> Expr:
     """Return a tensor with further dimensions, which come last, along which its elements are equal."""
+    if not shape:
+        return of
+    # Loops keep their marks, and padding stays visible to the check of truncations.
+    if isinstance(of, Gen | Guard | Let):
+        return replace(of, body=broadcast(of.body, shape))
+    if isinstance(of, Reshape):
+        return replace(of, operand=broadcast(of.operand, shape))
     extents = (*(shift(extent, at) for at, extent in enumerate(of.type.shape)), *shape)
     made: Expr = shift_term(of, len(extents), 0)
     for at in range(of.type.rank):

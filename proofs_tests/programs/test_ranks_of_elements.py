@@ -250,6 +250,27 @@ def test_a_certificate_whose_result_has_another_declaration_is_refused(tmp_path:
         atl.load(path)
 
 
+@pytest.mark.parametrize("call", [("mark", "i", "parallel"), ("vectorize", "i", 4)], ids=lambda call: call[0])
+def test_marks_of_parts_without_trailing_dimensions_are_kept(call: tuple[str, Any, Any]) -> None:
+    n = atl.sizes("n")
+    w, x = atl.tensor("w", n), atl.tensor("x", n, ...)
+    body = atl.concat(atl.gen(n, lambda i: 2 * w[i]), x)
+    kernel = atl.compile(getattr(atl.reschedule(atl.program("f", [w, x], body)), call[0])(*call[1:]).goal)
+    one = np.arange(8, dtype=np.float32)
+    for shape in ((8,), (8, 3)):
+        values = np.ones(shape, np.float32)
+        expected = np.concatenate([np.broadcast_to(2 * one.reshape(8, *[1] * (len(shape) - 1)), shape), values])
+        assert np.array_equal(kernel(one, values), expected)
+
+
+def test_a_sum_of_tensors_is_not_vectorised() -> None:
+    n, x = atl.sizes("n"), atl.tensor("x", atl.sizes("n"), ...)
+    total = atl.program("total", [x], atl.sum(n, lambda i: x[i]))
+    kernel = atl.compile(atl.reschedule(total).vectorize("i", 4).goal)
+    for shape in ((8,), (8, 3)):
+        assert np.array_equal(kernel(np.ones(shape, np.float32)), np.full(shape[1:], 8, np.float32))
+
+
 def test_a_program_with_trailing_dimensions_is_parsed_from_its_text() -> None:
     a, x = atl.tensor("a", ...), atl.tensor("x", n)
     scaled = atl.program("scaled", [a, x], a * x[0], given=[n >= 1])
