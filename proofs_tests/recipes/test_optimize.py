@@ -148,6 +148,7 @@ def test_iterations_after_whole_tiles_have_no_conditions(read: str) -> None:
         np.testing.assert_allclose(s.compile()(**arrays), atl.compile(s.theorem.lhs)(**arrays), rtol=1e-12)
 
 
+@pytest.mark.long
 def test_last_rows_of_a_window_are_kept_in_registers() -> None:
     s = reschedule(blur.two_stage()).optimize(machine=AVX2, recipes=[fusion.jam_rows, movement.guards_to_bounds])
     text = print_c(lower(s.goal))

@@ -40,6 +40,7 @@ def reasons(program: atl.Program, **sizes: int) -> str:
     return str(report_of(s))
 
 
+@pytest.mark.long
 def test_textbook_solver_becomes_a_blocked_one() -> None:
     s = reschedule(triangular()).optimize(machine=AVX2)
     assert {"block_solvers", "tile_sums"} <= {outcome.recipe.name for outcome in report_of(s).applied}
@@ -69,6 +70,7 @@ def test_small_or_single_systems_are_left() -> None:
     assert "the goal lacks a recurrence of vectors" in reasons(atl.program("sums", [x], sums))
 
 
+@pytest.mark.long
 def test_stencil_in_memory_is_tiled_in_time() -> None:
     (call,) = calls(jacobi_2d(), n=3000, T=200)
     assert call.startswith("time_tile('u', ")

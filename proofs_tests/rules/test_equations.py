@@ -82,6 +82,7 @@ def test_indices_read_from_an_input_are_refused() -> None:
         prove_normal_form(gathered)
 
 
+@pytest.mark.long
 def test_search_that_fails_is_followed_by_evaluation() -> None:
     theorem = reschedule(program(BORDERS)).equal_to(program(PADDED), limit=1)
     assert theorem.rhs == program(PADDED)

@@ -77,6 +77,7 @@ def test_offers_fit_a_terminal(of_matmul: Suggestions) -> None:
     assert len(lines) == 2 * len(of_matmul)
 
 
+@pytest.mark.long
 def test_offers_are_data_and_html(of_matmul: Suggestions) -> None:
     data = json.loads(json.dumps(of_matmul.data))
     assert [offer["call"] for offer in data["suggestions"]] == [offer.call for offer in of_matmul]

@@ -139,6 +139,7 @@ def test_sums_to_keep_are_checked() -> None:
         s.gather(keep="i")
 
 
+@pytest.mark.long
 def test_a_scatter_remains_where_a_formula_would_read_later_rows() -> None:
     """The guard of a state of two dimensions would be lost around lets of the gradient."""
     n, steps = atl.sizes("n T", min=1)
