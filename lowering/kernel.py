@@ -51,7 +51,8 @@ from lowering.validation.interface import Validation
 
 AnyArray: TypeAlias = npt.NDArray[Any]
 Known: TypeAlias = tuple[tuple[int, ...], tuple[int, ...], tuple[bool, ElementConstraints] | None]
-"""Sizes, shape of the result, and checks of elements, if any: whether indices may overflow by them, and limits."""
+"""Sizes, shape of the result, and checks of elements, if any: whether an overflow of indices depends on them, and the
+limits of their values."""
 
 StridedKey: TypeAlias = tuple[tuple[tuple[str, UnitStrides | None], ...], UnitStrides | None]
 """The names of the inputs with strides, and the output; for each, which of its strides equal one element."""

@@ -7,8 +7,8 @@
 
 The annotations are the kinds of the metavariables. The function is called once for each rank of elements: when a
 user-defined rule is declared, and when a rank of a rule of the catalogue is first used. Its result is stored as a
-`RuleStatement`. The rewrite in both directions, its proof obligation, its property test, its hash
-and its text in certificates are all derived from the statements.
+`RuleStatement`. The rewrite in both directions, its proof obligation, its property test, its hash and its text in
+certificates are all derived from the statements.
 """
 
 from __future__ import annotations

@@ -112,9 +112,9 @@ def rank_of_elements(inputs: Sequence[Array], positional: Sequence[object], keyw
     """
     for at, array in enumerate(inputs):
         if array.trailing:
-            value = positional[at] if at < len(positional) else keywords.get(array.name)
+            value: Any = positional[at] if at < len(positional) else keywords.get(array.name)
             try:
-                return max(0, np.ndim(value) - len(array.shape))  # type: ignore[arg-type]
+                return max(0, np.ndim(value) - len(array.shape))
             except CONVERSION_ERRORS:
                 return 0
     return 0

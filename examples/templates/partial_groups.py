@@ -10,7 +10,7 @@ from layouts.templates import Filled
 
 
 def in_groups() -> GroupBy:
-    """Return the order of the programs; that its inverse is one is proved for all numbers of tiles.
+    """Return the order of the programs. Its inverse is proved for all numbers of tiles.
 
     >>> pid = sizes("pid")
     >>> print(in_groups().inv(pid)[1])

@@ -20,7 +20,7 @@ from layouts.proofs.relation import Relation
 def natural_to_integral(shape: Shape) -> Relation:
     """Return the relation from the digits of a shape to their flat index; the first digit moves fastest.
 
-    Extents may be symbolic if no stride is a product with a size: the last may.
+    Only the last extent may be symbolic, since isl requires strides that are numbers.
 
     >>> natural_to_integral((4, (2, 3)))
     { [i0, i1, i2] -> [p = i0 + 4i1 + 8i2] : 0 <= i0 <= 3 and 0 <= i1 <= 1 and 0 <= i2 <= 2 }

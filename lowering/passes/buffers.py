@@ -282,7 +282,7 @@ def with_lets_in_output_rows(nest: ln.LoopNest) -> ln.LoopNest:
         return nest
     facts = initial_facts(nest.assumptions, nest.inputs)
     shared = {cell.buffer.storage for cell, _ in cells_of(nest.body) if cell.buffer != cell.buffer.storage}
-    # The row is stored by a loop that reads the let.
+    # A let can be stored in a row of the output only if the statement that stores this row accesses the let.
     of_statements = [{cell.buffer for cell, _ in cells_of((statement,))} for statement in nest.body]
     used = {buffer for of in of_statements if nest.output in {each.storage for each in of} for buffer in of}
     for allocate in ln.statements(nest.body):

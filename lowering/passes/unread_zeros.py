@@ -80,7 +80,8 @@ class _Store:
 def _reads_no_zeros(nest: ln.LoopNest, facts: Facts, region: ln.Block, buffer: ln.Buffer) -> bool:
     """Return whether each read of the buffer is proved to be of an element that is not a zero of padding.
 
-    No element is assigned twice (`lowering.nest.obligations`), so an element that another statement stores is no zero.
+    No element is assigned twice (`lowering.nest.obligations`), so an element that another statement stores is
+    not one of these zeros.
     """
     stores: list[_Store] = []
     for store in _stores(region, buffer, (), ()):

@@ -119,7 +119,7 @@ class Hours(Semimodule[int]):
 
 
 class Words(Semimodule[tuple[str, ...]]):
-    """Multisets of words, as sorted tuples: values that are no numbers."""
+    """Multisets of words, as sorted tuples: values that are not numbers."""
 
     zero = ()
 

@@ -205,12 +205,11 @@ def element_shapes(stated: RuleStatement, variant: int) -> dict[str, tuple[int, 
 
 def chosen_extents(stated: RuleStatement, choice: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
     """Return the extents of the elements of the metavariables for which the choice has them."""
-    extents = {
-        name: [choice.get(f"{name}.{leading + at}") for at in range(rank)]
+    numbers = {
+        name: [f"{name}.{leading + at}" for at in range(rank)]
         for name, (leading, rank) in with_elements(stated).items()
     }
-    known = {name: tuple(each for each in of if each is not None) for name, of in extents.items()}
-    return {name: of for name, of in known.items() if of and len(of) == len(extents[name])}
+    return {name: tuple(choice[each] for each in of) for name, of in numbers.items() if choice.keys() >= set(of)}
 
 
 class Spelled(Generic):

@@ -86,7 +86,7 @@ def time_tile(work: Derivation, state: arg.Recurrence, k: arg.Count, /, **widths
 def pipeline_steps(work: Derivation, state: arg.Recurrence, k: arg.Count, /) -> None:
     """Make k steps of an iteration at once, row by row, so that each reads the rows that the one before just made.
 
-    rec[1 <= p < T + 1] u from x in step(u[p - 1])  →  rec[1 <= b < T/k + 1] u from x in
+    rec[1 <= p < T + 1] u from x in step(u[p - 1])  →  rec[1 <= b < ⌈T / k⌉ + 1] u from x in
       let u1 | ring := step(u[b - 1]) in … let u{k - 1} | ring := step(u{k - 2}) in step(u{k - 1})
 
     The lets are marked `ring`: only the rows that a step reads are kept. Unlike with `time_tile`, nothing is computed
