@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, TypeAlias, TypeGuard, TypeVar, cast
 
-from atl.checks.wellformed import inspects_subterms
 from atl.core.index import Index, Size, atoms
 from atl.core.marks import Mark
 from atl.core.node import Node, is_position
@@ -187,7 +186,7 @@ class Derivation:
         """
         if not may_match(rule, reverse, cursor.term):
             return False
-        if not given and not any(inspects_subterms(above.term) for above in cursor.spine()[:-1]):
+        if not given and not cursor.is_inspected:
             try:
                 found = match(rule, reverse, cursor.term, {})
                 if isinstance(found, Mismatch) or len(found) < len(rule.metavariables):

@@ -371,8 +371,9 @@ def instance_at(
     the new side is well-formed. No theorem is made, so searches call this for terms that are not in a program yet.
     Without `thorough` the slow layers of the prover are skipped. Raises `NotEqual`, `PremiseFailed`.
     """
-    check_use(rule, arguments, subterm.type.dtype)
-    instance = rule.instance(arguments, subterm.type.dtype)
+    stated = rule.statement(arguments)
+    check_use(rule, stated, arguments, subterm.type.dtype)
+    instance = stated.instance(arguments, subterm.type.dtype)
     before, after = (instance.rhs, instance.lhs) if reverse else (instance.lhs, instance.rhs)
     if before != subterm:
         raise NotEqual(
@@ -382,7 +383,7 @@ def instance_at(
         )
     goals = (*instance.premises, *_same_type(rule, before, after))
     if not is_proved(rule):  # it was compared for tensors of no negative extent, which a tensor without elements has
-        goals += tuple(at_most(ZERO, extent) for extent in rule.statement(arguments).extents_for(arguments))
+        goals += tuple(at_most(ZERO, extent) for extent in stated.extents_for(arguments))
     proved = tuple(_prove(rule, goal, scope, thorough=thorough) for goal in goals)
     return after, (*proved, *_check_wellformed(rule, after, scope, thorough=thorough))
 

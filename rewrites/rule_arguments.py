@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, TypeGuard, assert_never, get_args, overload
+from typing import Final, Literal, TypeAlias, TypeGuard, assert_never, get_args, overload
 
 from atl.core import predicate as predicates
 from atl.core.index import Bound, Index, Leaf, Var, bound, index, map_leaves, shift
@@ -20,6 +20,9 @@ from atl.surface.values import Condition, IndexExpr, Tensor, as_index, as_predic
 
 Parameter: TypeAlias = Literal["index"] | Type
 """A parameter of a function: an index, or a tensor of this type, an expression under the indices of the function."""
+
+
+_TERMS: Final = get_args(Expr)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +49,7 @@ def of_indices(count: int) -> tuple[Parameter, ...]:
 
 def is_term(value: object) -> TypeGuard[Expr]:
     """Return whether this is a tensor expression."""
-    return isinstance(value, get_args(Expr))
+    return isinstance(value, _TERMS)
 
 
 def sort_of(argument: Argument) -> str:

@@ -215,9 +215,10 @@ def test_few_tests_modulo_the_prime_have_every_combination_of_results() -> None:
 def test_rule_that_is_not_proved_is_refused_for_elements_of_rank_5() -> None:
     rule = RULES["rec_blocks"]
     for rank in (4, 5):
-        arguments = next(iter(generics(rule.statements[rank,], 5))).arguments()
+        stated = rule.statements[rank,]
+        arguments = next(iter(generics(stated, 5))).arguments()
         if rank == 4:
-            check_use(rule, arguments, None)
+            check_use(rule, stated, arguments, None)
             continue
         with pytest.raises(NotATheorem, match="rec_blocks was checked for elements of rank 4 or less, and no proof"):
-            check_use(rule, arguments, None)
+            check_use(rule, stated, arguments, None)

@@ -7,6 +7,7 @@ from functools import cached_property
 
 from atl.checks.safety import safe_scope_of_child
 from atl.checks.scope import Scope, outermost, scope_of_child
+from atl.checks.wellformed import inspects_subterms
 from atl.core.index import Index, Var
 from atl.core.node import is_position
 from atl.core.program import Program
@@ -52,6 +53,11 @@ class Cursor:
         if self.above is None:
             return outermost(self.program)
         return safe_scope_of_child(self.above.term, self.path[-1], self.above.safe_scope)
+
+    @cached_property
+    def is_inspected(self) -> bool:
+        """True if an enclosing term depends on more than the type of this one."""
+        return self.above is not None and (inspects_subterms(self.above.term) or self.above.is_inspected)
 
     @property
     def loop(self) -> tuple[Var, Index, Index]:
@@ -120,12 +126,15 @@ def cursors(program: Program, *, below: Path = (), top_down: bool = False) -> It
 
 def walk(cursor: Cursor, *, top_down: bool = False) -> Iterator[Cursor]:
     """Yield this cursor and all below it, in the order of `cursors`."""
-    if top_down:
-        yield cursor
-    for position in positions(cursor.term, top_down=top_down):
-        yield from walk(cursor.child(position), top_down=top_down)
-    if not top_down:
-        yield cursor
+    pending = [(cursor, False)]
+    while pending:
+        at, visited = pending.pop()  # `visited`: its parts were yielded
+        if top_down or visited:
+            yield at
+        if not visited:
+            if not top_down:
+                pending.append((at, True))
+            pending += ((at.child(each), False) for each in reversed(positions(at.term, top_down=top_down)))
 
 
 def positions(term: Expr, *, top_down: bool = False) -> tuple[int, ...]:

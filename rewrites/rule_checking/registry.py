@@ -38,7 +38,7 @@ from rewrites.rule_checking.status import (
     examined,
 )
 from rewrites.rule_checking.symbolic import proved
-from rewrites.rule_statement import MAX_ELEMENT_RANK
+from rewrites.rule_statement import MAX_ELEMENT_RANK, RuleStatement
 from rewrites.rules import RULES
 from rewrites.rules.bounded import BOUNDED_ONLY, OVER_REALS, exactness_name
 
@@ -106,13 +106,13 @@ def status_text(rule: Rule) -> str:
     return f"{PROVED_TEXT}; {OVER_THE_REALS}" if rule.name in OVER_REALS else PROVED_TEXT
 
 
-def check_use(rule: Rule, arguments: Arguments, dtype: str | None) -> None:
-    """Raise `NotATheorem` if a rule is not known to be true for elements of these ranks and types.
+def check_use(rule: Rule, stated: RuleStatement, arguments: Arguments, dtype: str | None) -> None:
+    """Raise `NotATheorem` if a rule's statement is not known to be true for elements of its ranks and these types.
 
     User-defined rules may be false for some types, or not tried. A rule of the catalogue was checked for elements of
     rank up to `MAX_ELEMENT_RANK`; for higher ones it must be proved.
     """
-    found, stated = status_of(rule), rule.statement(arguments)
+    found = status_of(rule)
     if found is None:
         if rule is not ROWS and not follows(rule, stated.ranks):
             raise NotATheorem(
