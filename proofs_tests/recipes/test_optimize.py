@@ -321,6 +321,30 @@ def test_no_recipe_begins_after_the_budget(tmp_path: Path, monkeypatch: pytest.M
     assert begun == [1, 1]
 
 
+def test_first_derivation_ends_at_the_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch)
+    monkeypatch.setattr("rewrites.recipes.optimize.monotonic", lambda: clock.now)
+
+    @atl.recipe()
+    def slow(s: Any) -> None:
+        """Vectorize a single loop: ⊞[i < n] e → ⊞[io < _] ⊞[ii < 4 | vector] e."""
+        s.vectorize("i", 4, tails="split")
+        clock.now += 12
+
+    @atl.recipe()
+    def unrolled(s: Any) -> None:
+        """Unroll the vectors: ⊞[io < _] e → ⊞[ioo < _] ⊞[ioi < 2] e."""
+        s.tile("io", 2)
+
+    contest = ByHand(tmp_path, {1: 8.0, 4: 2.0})
+    s = reschedule(TWICE).optimize({"n": 1000}, 10, machine=AVX2, recipes=[slow, unrolled], measure=contest)
+    assert s.report is not None
+    assert [outcome.recipe.name for outcome in s.report.applied] == ["slow"]
+    assert [outcome.tried for outcome in s.report.outcomes] == [True, False]
+    assert "unrolled: not tried, because the time was up" in str(s.report)
+    assert clock.now < 13
+
+
 def test_script_after_sparsify_derives_the_same_goal() -> None:
     n, m = atl.sizes("n m")
     a, x = atl.tensor("A", n, m), atl.tensor("x", m)

@@ -71,12 +71,16 @@ OPTIONAL: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of one recipe: its parameters and the texts of its calls, or the error that it raised."""
+    """The result of one recipe: its parameters and the texts of its calls, or the error that it raised.
+
+    A recipe is not `tried` if the time was up before it.
+    """
 
     recipe: Recipe
     parameters: Mapping[str, Any]
     calls: tuple[str, ...] = ()
     error: ATLError | None = field(default=None, repr=False)
+    tried: bool = True
 
     def __str__(self) -> str:
         numbers = ", ".join(f"{name}={value}" for name, value in self.parameters.items())
@@ -153,29 +157,33 @@ def optimize(
     begun, best = monotonic(), None
     model = machine() if machine_model is None else machine_model
     context = Context(model, TYPES[s.goal.body.type.dtype or DEFAULT].computed_as, known, parallel)
+    until = inf if seconds is None else begun + seconds
     branch = s.branch()
-    outcomes = run_recipes(branch, context, chosen, {})
+    outcomes = run_recipes(branch, context, chosen, {}, until)
     if remembered:
         best = best_known(s.goal, sizes, choices=choices(outcomes, context), fast_math=fast_math)
         if best is not None:
             branch = s.branch()
-            outcomes = run_recipes(branch, context, chosen, best)
+            outcomes = run_recipes(branch, context, chosen, best, until)
     if seconds is None:
         return branch, Report(model, tuple(outcomes))
 
     given = choices(outcomes, context)
     derived = {name: values[0] for name, values in given.items()} if best is None else None
 
-    until = inf  # the first candidate is derived whatever the budget
+    limit = inf  # the first candidate, perhaps the best of the table, is derived whatever the budget
 
     def schedule(**parameters: Any) -> Any:
-        nonlocal until
-        candidate, limit, until = s.branch(), until, begun + seconds
+        nonlocal limit
+        candidate, ends, limit = s.branch(), limit, until
         if parameters == derived:
             candidate.continue_as(branch)
             candidate.report = Report(model, tuple(outcomes))
         else:
-            candidate.report = Report(model, tuple(run_recipes(candidate, context, chosen, parameters, limit)))
+            made = run_recipes(candidate, context, chosen, parameters, ends)
+            if not all(outcome.tried for outcome in made):
+                raise OutOfTime
+            candidate.report = Report(model, tuple(made))
         return candidate
 
     left = max(0.0, seconds - (monotonic() - begun))
@@ -219,7 +227,7 @@ def run_recipes(
     So is one whose goal would not compile, or would lose a size that callers pass.
 
     `given` are parameters by their names in `choices`; the others get the values that the model prefers. A recipe whose
-    own name has the value False does not run. No recipe begins after `until`: then `OutOfTime` is raised.
+    own name has the value False does not run. No recipe begins after `until`; those left are not tried.
     """
     branch = s.branch()
     outcomes = _run_recipes(branch, context, recipes, given, until)
@@ -251,11 +259,13 @@ def _run_recipes(
     for each in recipes:
         if not given.get(each.name, True):
             continue
-        if monotonic() > until:
-            raise OutOfTime
         passed = {
             name: given.get(f"{each.name}_{name}", each.values(name, context)[0]) for name in each.choices
         }  # fmt: skip
+        if monotonic() > until:
+            late = DoesNotApply("not tried, because the time was up", required="a longer time: seconds=…")
+            outcomes.append(Outcome(each, passed, error=late, tried=False))
+            continue
         branch = s.branch()
         before = len(s.steps)
         try:
