@@ -89,11 +89,11 @@ def case(choices: Choices, generator: type[Maker] | None = None) -> Made:
     sizes = {name: ground.sizes[name][1] for name in made.sizes}
     numbers = np.random.default_rng(choices.integer(0, 1 << 16))
     wide = chance(choices, 8)
-    arrays = {t.name: _elements(t, sizes, numbers, ring=maker.ring, wide=wide) for t in made.inputs}
+    arrays = {t.name: random_elements(t, sizes, numbers, ring=maker.ring, wide=wide) for t in made.inputs}
     return Case(made, sizes, arrays, frozenset(ground.events))
 
 
-def _elements(
+def random_elements(
     array: Array, sizes: Mapping[str, int], numbers: np.random.Generator, *, ring: bool, wide: bool
 ) -> AnyArray:
     """Return small integers for ring programs, floats from 1/4 to 2 of both signs for others, and valid positions."""

@@ -22,9 +22,10 @@ from atl.errors import ATLError
 from lowering import Machine
 from proofs_tests.fuzzing import Progress, Tally, TooSlow, command, counted, limited
 from proofs_tests.programs.agreement import Discarded, Expected, Fault, compiled, expected, interpreted, own_cache
-from proofs_tests.programs.choices import Seeded, choose
+from proofs_tests.programs.choices import Seeded, chance, choose
 from proofs_tests.programs.generate import Broken, Case, Rejected, case
 from proofs_tests.programs.reproduce import as_script
+from proofs_tests.recipes.kernels import kernel
 from proofs_tests.recipes.machines import AVX2, SSE, TINY
 from rewrites import Session, reschedule
 
@@ -101,7 +102,7 @@ def optimized_cases(numbers: Sequence[int], seed: int, progress: Progress[Findin
 def _optimized(number: int, report: Report) -> Iterator[Optimized]:
     """Yield the optimized case with this number, if its interpreters agree; or add a finding, or a discarded case."""
     choices = Seeded.by(f"{report.seed}:{number}")
-    made = case(choices)
+    made = kernel(choices) if chance(choices, 50) else case(choices)
     if isinstance(made, Rejected | Broken):
         report.discarded["not a program"] += 1
         return
