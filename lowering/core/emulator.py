@@ -1,24 +1,20 @@
-"""The emulated systolic core: it executes instructions cycle by cycle.
-
-- Load and store move one element of each partition in a cycle; clearing too.
-- A product of a K × M and a K × N tile takes K + M + N - 1 cycles. Cell (k, m) of the array holds element (k, m) of the
-  first tile. Elements (k, n) of the second one enter row k at cycle k + n, and move to the next column in each cycle;
-  partial sums move to the next row. A sum that left the last row is added to the accumulator in the cycle after.
-"""
+"""The emulated systolic core: it executes instructions and counts their cycles."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from atl.core.index import value_at
 from atl.core.marks import LetMark
-from lowering.instructions.systolic import MEMORIES, CoreMemory
+from atl.errors import InvalidArgument, brief
+from lowering.instructions.instruction import Instruction
+from lowering.instructions.systolic import INSTRUCTIONS, MEMORIES, CoreMemory, Floats, move
 
-Floats: TypeAlias = npt.NDArray[np.float32]
 AnyArray: TypeAlias = npt.NDArray[Any]
 
 
@@ -62,6 +58,7 @@ class Core:
     main: Mapping[str, AnyArray]
     """Main memory: flat arrays."""
     of: Mapping[LetMark, CoreMemory] = field(default_factory=lambda: MEMORIES)
+    instructions: Mapping[str, Instruction] = field(default_factory=lambda: {each.name: each for each in INSTRUCTIONS})
     memories: dict[LetMark, Floats] = field(init=False)
     cycles: dict[str, int] = field(default_factory=dict)
 
@@ -72,68 +69,42 @@ class Core:
 
     def execute(self, issued: Issued) -> None:
         """Execute one instruction. Accesses beyond a memory raise `IndexError`."""
-        match issued.name:
-            case "systolic_clear":
-                (out,), (_, count) = issued.operands, issued.sizes
-                taken = self._moved(out, None, issued.sizes)
-                assert taken == count
-            case "systolic_load" | "systolic_store" | "systolic_move":
-                out, read = issued.operands
-                taken = self._moved(out, read, issued.sizes)
-            case "systolic_product":
-                taken = self._product(issued)
-            case _:
-                raise AssertionError(issued.name)
+        if issued.name == CLEAR:
+            (cleared,) = issued.operands
+            taken = move(self.view(cleared, issued.sizes), 0)
+        else:
+            declared = self.instructions[issued.name]
+            assert declared.emulate is not None
+            out, *read = map(self.view, issued.operands, operand_shapes(declared, issued.sizes))
+            for each in read:
+                each.flags.writeable = False
+            taken = declared.emulate(out, *read)
+            if not isinstance(taken, int) or isinstance(taken, bool) or taken < 0:
+                raise InvalidArgument(
+                    f"the function that emulates {issued.name} returned {brief(taken)}",
+                    required="the number of cycles, an int of at least 0",
+                )
         self.cycles[issued.name] = self.cycles.get(issued.name, 0) + taken
 
-    def _moved(self, out: At, read: At | None, sizes: tuple[int, ...]) -> int:
-        """Move one column of a tile in each cycle."""
-        count, columns = sizes
-        for column in range(columns):
-            values = np.zeros(count, np.float32) if read is None else self._column(read, count, column)[...].copy()
-            self._column(out, count, column)[...] = values
-        return columns
-
-    def _column(self, at: At, count: int, column: int) -> AnyArray:
+    def view(self, at: At, shape: tuple[int, ...]) -> AnyArray:
+        """Return an operand of this shape, in place."""
         if at.memory is not None:
-            memory = self.memories[at.memory]
-            if at.partition + count > memory.shape[0] or at.free + column >= memory.shape[1]:
-                raise IndexError(f"{at} has no column {column} of {count} partitions")
-            return memory[at.partition : at.partition + count, at.free + column]
-        array, (down, across) = self.main[at.name], at.strides
-        first = at.address + column * across
-        if not 0 <= first <= first + (count - 1) * down < array.size:
-            raise IndexError(f"{at} has no column {column} of {count} elements")
-        return array[first : first + (count - 1) * down + 1 : max(down, 1)]
+            memory, (rows, columns) = self.memories[at.memory], shape
+            if at.partition + rows > memory.shape[0] or at.free + columns > memory.shape[1]:
+                raise IndexError(f"{at} has no tile of {rows} x {columns} elements")
+            return memory[at.partition : at.partition + rows, at.free : at.free + columns]
+        array = self.main[at.name]
+        reached = [(count - 1) * stride for count, stride in zip(shape, at.strides, strict=True)]
+        first, last = (at.address + sum(bound(0, each) for each in reached) for bound in (min, max))
+        if not 0 <= first <= last < array.size:
+            raise IndexError(f"{at} has no {' x '.join(map(str, shape))} elements")
+        strides = tuple(stride * array.itemsize for stride in at.strides)
+        return np.lib.stride_tricks.as_strided(array[at.address :], shape, strides)
 
-    def _tile(self, at: At, rows: int, columns: int) -> Floats:
-        assert at.memory is not None
-        memory = self.memories[at.memory]
-        if at.partition + rows > memory.shape[0] or at.free + columns > memory.shape[1]:
-            raise IndexError(f"{at} has no tile of {rows} x {columns} elements")
-        return memory[at.partition : at.partition + rows, at.free : at.free + columns]
 
-    def _product(self, issued: Issued) -> int:
-        (out, left, right), (k, m, n) = issued.operands, issued.sizes
-        weights, entering = self._tile(left, k, m), self._tile(right, k, n)
-        result = self._tile(out, m, n)
-        moving = np.zeros((k, m), np.float32)  # the element in each cell
-        sums = np.zeros((k, m), np.float32)  # the partial sum that each cell computed
-        rows, columns = np.arange(k), np.arange(m)
-        cycle, left_over = 0, m * n
-        while left_over:
-            # Sums that the last row computed in the cycle before.
-            number = cycle - k - columns
-            done = (number >= 0) & (number < n)
-            result[columns[done], number[done]] += sums[-1, done]
-            left_over -= int(done.sum())
-            moving[:, 1:] = moving[:, :-1]
-            number = cycle - rows
-            enters = (number >= 0) & (number < n)
-            moving[:, 0] = np.where(enters, entering[rows, np.clip(number, 0, n - 1)], 0)
-            sums[1:] = sums[:-1]
-            sums[0] = 0
-            with np.errstate(invalid="ignore", over="ignore"):  # idle cells multiply zeros by infinities
-                sums += weights * moving
-            cycle += 1
-        return cycle
+def operand_shapes(instruction: Instruction, sizes: Sequence[int]) -> list[tuple[int, ...]]:
+    """Return the shapes of the result and of each input for sizes in the order of the declaration."""
+    program = instruction.program
+    named = dict(zip(program.sizes, sizes, strict=True))
+    shapes = [program.shape, *(array.shape for array in program.inputs)]
+    return [tuple(value_at(extent, named) for extent in shape) for shape in shapes]

@@ -24,7 +24,7 @@ from lowering.pipeline import lower
 
 
 class CoreKernel(Compiled):
-    """A program for the systolic core, called with arrays. A call emulates the core cycle by cycle.
+    """A program for the systolic core, called with arrays. A call emulates the core.
 
     `instructions(n=…)` are those for given sizes. After a call, `cycles` has the cycles that each instruction took.
 
@@ -71,7 +71,7 @@ class CoreKernel(Compiled):
         shape = tuple(value_of(extent, _values(call.sizes, values), _element) for extent in self.program.shape)
         out = np.zeros(shape, np.float32)
         main = {name: np.ascontiguousarray(array).reshape(-1) for name, array in call.arrays.items()}
-        core = Core({**main, OUT: out.reshape(-1)}, self.made.memories)
+        core = Core({**main, OUT: out.reshape(-1)}, self.made.memories, self.made.instructions)
         for issued in _issued(self.made, call.sizes):
             core.execute(issued)
         self.cycles = core.cycles

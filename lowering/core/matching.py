@@ -19,8 +19,9 @@ from atl.prove import Facts, proves, simplify
 from atl.text.printing import show_index, show_predicate
 from lowering.instructions.instruction import OUT, Instruction
 from lowering.instructions.matching import Mismatch
+from lowering.instructions.registry import instructions
 from lowering.instructions.sized import Place, sized_call
-from lowering.instructions.systolic import INSTRUCTIONS, MEMORIES, CoreMemory
+from lowering.instructions.systolic import MEMORIES, TARGET, CoreMemory
 from lowering.nest import loopnest as ln
 from lowering.nest.tiles import cells
 from lowering.passes.control_flow import bounds_of
@@ -46,6 +47,7 @@ class CoreNest:
 
     nest: ln.LoopNest
     tiles: Mapping[int, Tile]
+    instructions: Mapping[str, Instruction]
 
     @property
     def memories(self) -> dict[LetMark, CoreMemory]:
@@ -62,7 +64,7 @@ def core_nest(nest: ln.LoopNest) -> CoreNest:
     """Return the nest with an instruction in place of each inner loop. Raises `NoInstruction`."""
     lowering = _Lowering(nest)
     body = lowering.block(nest.body, initial_facts(nest.assumptions, nest.inputs))
-    return CoreNest(replace(nest, body=body), lowering.tiles)
+    return CoreNest(replace(nest, body=body), lowering.tiles, lowering.known)
 
 
 @dataclass(slots=True)
@@ -70,6 +72,9 @@ class _Lowering:
     nest: ln.LoopNest
     tiles: dict[int, Tile] = field(default_factory=dict)
     used: dict[LetMark, int] = field(default_factory=lambda: dict.fromkeys(MEMORIES, 0))
+    known: Mapping[str, Instruction] = field(
+        default_factory=lambda: {name: each for name, each in instructions().items() if each.target == TARGET}
+    )
 
     def block(self, block: ln.Block, facts: Facts) -> ln.Block:
         """Lower a block, at whose end its buffers are freed."""
@@ -156,16 +161,16 @@ class _Lowering:
         read = sorted(str(self._memory(cell)) for cell in cells(inner.value))
         found = [
             each
-            for each in INSTRUCTIONS
+            for each in self.known.values()
             if (each.form.sum is not None) == is_sum
-            and each.memories.get(OUT) == self._memory(inner.target)
-            and sorted(str(each.memories.get(cell.buffer.name)) for cell in cells(each.form.term)) == read
+            and each.memory(OUT) == self._memory(inner.target)
+            and sorted(str(each.memory(cell.buffer.name)) for cell in cells(each.form.term)) == read
         ]
         if not found:
             raise NoInstruction(
                 f"no instruction of the core {'adds to' if is_sum else 'stores in'} {self._where(inner.target)} from "
                 f"{' and '.join(dict.fromkeys(map(self._where, cells(inner.value)))) or 'numbers'}",
-                required="one of these\n" + "\n".join(map(_described, INSTRUCTIONS)),
+                required="one of these\n" + "\n".join(map(_described, self.known.values())),
                 suggestions=(
                     's.pack("A", at=…) and s.accumulate("p", at=…) make lets of operands and sums, which are marked',
                 ),
@@ -254,7 +259,7 @@ class _Lowering:
             )
         inside = facts.assume(*(loop.range for loop in loops))
         adds = instruction.form.sum is not None
-        if adds:
+        if adds and _adds_over_partitions(instruction):
             self._check_partitions(instruction, inner, loops, summed[0].variable)
         place = Place((), 0, 0, summed[0] if adds else None, inner.value, inner.target, adds, covered, inside)
         call = sized_call(instruction, place, facts)
@@ -337,6 +342,11 @@ def _inner(loop: ln.For) -> _Inner | None:
     return None
 
 
+def _adds_over_partitions(instruction: Instruction) -> bool:
+    form = instruction.form
+    return form.sum is not None and all(cell.pairs[0][0] == index(form.sum.variable) for cell in cells(form.term))
+
+
 _ZERO: Final = ln.Number(0, "float32")
 
 
@@ -346,8 +356,7 @@ def _loops(instruction: Instruction) -> tuple[ln.For, ...]:
 
 def _described(instruction: Instruction) -> str:
     def memory(name: str) -> str:
-        found = instruction.memories.get(name)
-        return "main memory" if found is None else found.value
+        return "the " + instruction.memories.get(name, "main memory")
 
-    read = ", ".join(f"{array.name} in the {memory(array.name)}" for array in instruction.program.inputs)
-    return f"{instruction.name}: out in the {memory(OUT)}; {read}"
+    read = ", ".join(f"{array.name} in {memory(array.name)}" for array in instruction.program.inputs)
+    return f"{instruction.name}: out in {memory(OUT)}; {read}"

@@ -27,6 +27,7 @@ import numpy.typing as npt
 
 from atl.core.dtypes import FLOATS, TYPES, range_of
 from atl.core.index import Array, Size, leaf_values, value_at
+from atl.core.marks import LetMark
 from atl.core.predicate import Predicate, atoms_of, holds
 from atl.core.program import Program
 from atl.errors import InvalidArgument, brief
@@ -37,9 +38,11 @@ from lowering.c.helpers import preamble
 from lowering.c.scalars import C_TYPES
 from lowering.c_compiler import find_compiler, predefined_macros
 from lowering.calls.processes import in_child
+from lowering.core.emulator import At, Core, Issued
 from lowering.instructions.instruction import OUT, Instruction, stride_name
 from lowering.instructions.libraries import find_library
 from lowering.instructions.registry import definition_of
+from lowering.instructions.systolic import MEMORIES, CoreMemory
 
 AnyArray = npt.NDArray[Any]
 
@@ -82,6 +85,7 @@ class Checked:
 def check_instruction(instruction: Instruction, *, largest: int = 6) -> Checked:
     """Compare the text of an instruction of CPUs with its program, in a child process.
 
+    For an instruction of the systolic core, the function that emulates it is compared, without a child process.
     All sizes up to `largest` are tested; if the declaration allows none of them, larger ones. Raises `InvalidArgument`
     for an instruction that this machine cannot run, and if no sizes or strides are found that the declaration allows;
     `LibraryMissing`, and `CompilerFailed` with the message of the compiler.
@@ -99,27 +103,34 @@ def check_instruction(instruction: Instruction, *, largest: int = 6) -> Checked:
     """
     if not isinstance(instruction, Instruction):
         raise InvalidArgument(f"{brief(instruction)} is not an instruction", required="an atl.Instruction")
-    if instruction.target != "c":
+    if instruction.target == "cuda":
         raise InvalidArgument(
-            f"{instruction.name} is for {instruction.target}", required="an instruction for the target 'c'"
+            f"{instruction.name} is for {instruction.target}",
+            required="an instruction for the target 'c' or 'systolic'",
         )
     if not isinstance(largest, int) or isinstance(largest, bool) or largest < 1:
         raise InvalidArgument(f"largest={brief(largest)}", required="a size, 1 or more: largest=6")
+    if instruction.target == "systolic":
+        return _checked(instruction, emulated(instruction, largest))
     macros = predefined_macros(find_compiler())
     for feature in instruction.requires:
         if f"__{feature.upper()}__" not in macros:
             raise InvalidArgument(f"{instruction.name} requires {feature}", required="a processor that has it")
     # Undefined behaviour is found first: what a build without traps does then depends on the compiler and its flags.
-    trapping = _in_child(instruction, _build(instruction, _TRAPS), largest)
+    trapping = _checked(instruction, _in_child(instruction, _build(instruction, _TRAPS), largest))
     if trapping.fault:
         return trapping
-    if trapping.calls == 0:
-        raise InvalidArgument(
-            f"no sizes up to {_SEARCHED} with strides were found that the declaration of {instruction.name} allows",
-            required=f"conditions on sizes and strides that hold together for a product of sizes up to {_FEW}",
-        )
     plain = _in_child(instruction, _build(instruction, ()), largest)
     return Checked(instruction.name, trapping.calls + plain.calls, plain.fault)
+
+
+def _checked(instruction: Instruction, found: Checked) -> Checked:
+    if found.calls or found.fault:
+        return found
+    raise InvalidArgument(
+        f"no sizes up to {_SEARCHED} with strides were found that the declaration of {instruction.name} allows",
+        required=f"conditions on sizes and strides that hold together for a product of sizes up to {_FEW}",
+    )
 
 
 def _in_child(instruction: Instruction, build: Path, largest: int) -> Checked:
@@ -403,6 +414,73 @@ def _cases(instruction: Instruction, largest: int) -> Iterator[_Case]:
                     yield _Case(sizes, operands, adds, 0)
         if most > 1 and any(TYPES[dtype].kind == "float" for dtype in dtypes.values()):
             yield _Case(sizes, tuple(each[0] for each in choices), both[0], -1, fractions=True)
+
+
+# -- instructions of the systolic core --------------------------------------------------------------------------------
+
+
+def emulated(instruction: Instruction, largest: int, execute: Callable[[Core, Issued], None] = Core.execute) -> Checked:
+    """Execute an instruction of the core in all cases. Elements around its operands are NaN, and must not change."""
+    program, calls = _Program(instruction.program), 0
+    for case in _cases(instruction, largest):
+        memories = _memories(instruction, case)
+        if all(memory.partitions <= MEMORIES[mark].partitions for mark, memory in memories.items()):
+            calls += 1
+            if fault := _executed(instruction, case, program, memories, execute):
+                return Checked(instruction.name, calls, f"{fault} for {case}")
+    return Checked(instruction.name, calls)
+
+
+def _memories(instruction: Instruction, case: _Case) -> dict[LetMark, CoreMemory]:
+    """Return memories in which the operands have different rows and columns, with elements between them."""
+    found: dict[LetMark, CoreMemory] = {}
+    for number, operand in enumerate(case.operands):
+        mark, shape = instruction.memory(operand.name), operand.addresses.shape
+        if mark is not None:
+            known = found.get(mark, CoreMemory(0, 1))
+            found[mark] = CoreMemory(max(known.partitions, number + shape[0]), known.elements + shape[1] + 1)
+    return found
+
+
+def _executed(
+    instruction: Instruction,
+    case: _Case,
+    program: _Program,
+    memories: Mapping[LetMark, CoreMemory],
+    execute: Callable[[Core, Issued], None],
+) -> str:
+    """Execute the instruction once, and return the fault, if any."""
+    given = program.inputs(case.sizes, fractions=case.fractions)
+    main: dict[str, AnyArray] = {}
+    core = Core(main, memories, {instruction.name: instruction})
+    operands, views, free = list[At](), list[AnyArray](), dict.fromkeys(memories, 1)
+    for number, operand in enumerate(case.operands):
+        mark, shape = instruction.memory(operand.name), operand.addresses.shape
+        if mark is not None:
+            at = At(operand.name, mark, number, free[mark])
+            free[mark] += shape[1] + 1
+        else:
+            main[operand.name] = np.full(int(operand.addresses.max()) + 6, np.nan, operand.dtype)
+            strides = operand.strides or tuple(prod(shape[at + 1 :]) for at in range(len(shape)))
+            at = At(operand.name, None, address=operand.first + 3, strides=strides)
+        operands.append(at)
+        views.append(core.view(at, shape))
+        if operand.name != OUT or case.adds:
+            views[-1][...] = 3 if operand.name == OUT else given[operand.name]
+    everything = [*core.memories.values(), *main.values()]
+    before = [each.copy() for each in everything]
+    try:
+        execute(core, Issued(instruction.name, tuple(operands), tuple(case.sizes.values())))
+    except Exception as error:  # noqa: BLE001 (of the user's function)
+        return f"{type(error).__name__}: {brief(str(error))}"
+    result = program.result(case.sizes, {each.name: view for each, view in zip(operands[1:], views[1:], strict=True)})
+    wanted = result + result.dtype.type(3) if case.adds else result
+    if not _equal(views[0], wanted, program.precision if case.fractions else 1e-4):
+        return "the result differs from that of the program"
+    views[0][...] = 3 if case.adds else np.nan
+    if not all(np.array_equal(*pair, equal_nan=True) for pair in zip(everything, before, strict=True)):
+        return "elements that are not part of the result change"
+    return ""
 
 
 # -- runs -------------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ in memory whose strides are parameters too.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from math import prod
@@ -28,6 +28,8 @@ from lowering.nest.tiles import cells
 
 OUT: Final = "out"
 """Name of the result in `Instruction.stored`."""
+CORE_MEMORIES: Final = (LetMark.SCRATCHPAD, LetMark.ACCUMULATOR)
+"""The marks of lets in the memories of the systolic core."""
 ResultKind: TypeAlias = Literal["added", "stored", "either"]
 """The way in which an instruction writes sums to its result; for `either`, its last parameter says if it adds them."""
 
@@ -57,7 +59,13 @@ class Instruction:
     - `aligned`: the alignment of operands in bytes, which is tested in each call.
     - `faster`: a condition on the sizes under which a call is faster than the loops.
     - `libraries`: the libraries that the text calls: `blas`, or a name for the linker.
-    - `memories`: for the target systolic, the memory of each operand that is not in the main memory.
+
+    An instruction of the target systolic has no text, and also these fields. Its operands in memories have rank 2, and
+    need only be adjacent along the second dimension. It stores elements, or adds sums.
+
+    - `memories`: `scratchpad` or `accumulator`, for each operand that is not in the main memory.
+    - `emulate`: a function that gets the arrays of the result and of the inputs, changes the first, and returns the
+      number of cycles.
 
     The instruction computes a sum marked `call NAME`, together with the loops around it that its result runs over.
     Lowering proves that each operand has the declared indices. That the text computes the program is trusted.
@@ -73,7 +81,7 @@ class Instruction:
     name: str
     program: Program = field(repr=False)
     target: str
-    text: str = field(repr=False)
+    text: str = field(default="", repr=False)
     stored: Mapping[str, Arrangement] = field(default_factory=dict, repr=False)
     lanes: tuple[int, ...] = ()
     requires: tuple[str, ...] = ()
@@ -84,7 +92,8 @@ class Instruction:
     aligned: Mapping[str, int] = field(default_factory=dict, repr=False)
     faster: str = field(default="", repr=False)
     libraries: tuple[str, ...] = ()
-    memories: Mapping[str, LetMark] = field(default_factory=dict, repr=False)
+    memories: Mapping[str, str] = field(default_factory=dict, repr=False)
+    emulate: Callable[..., int] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         for summary, required in _faults(self):
@@ -145,6 +154,14 @@ class Instruction:
             or self.result != "added"
         )
 
+    def memory(self, name: str) -> LetMark | None:
+        """Return the mark of an operand's memory; None is the main memory."""
+        return LetMark(self.memories[name]) if name in self.memories else None
+
+    def passes_strides(self, name: str) -> bool:
+        """Return whether calls pass the strides of an operand."""
+        return name in self.strides or self.target == "systolic"
+
     @property
     def adds_on_request(self) -> bool:
         """True if the last parameter of the text says whether sums are added to the result."""
@@ -175,7 +192,15 @@ def _faults(instruction: Instruction) -> Iterator[tuple[str, str]]:
         yield f"the program of {name} is {brief(i.program)}", 'a program: atl.parse("…")'
     if i.target not in ("c", "cuda", "systolic"):
         yield f"target={brief(i.target)}", "'c', 'cuda' or 'systolic'"
-    if not isinstance(i.text, str) or not re.search(rf"\b{name}\s*\(", i.text):
+    if (i.target == "systolic") != callable(i.emulate):
+        yield (
+            f"{name} has target={i.target!r} and emulate={brief(i.emulate)}",
+            "a function, for systolic only",
+        )
+    if i.target == "systolic":
+        if i.text:
+            yield f"the text of {name} is {brief(i.text)}", "emulate=… in place of a text, for the target systolic"
+    elif not isinstance(i.text, str) or not re.search(rf"\b{name}\s*\(", i.text):
         yield f"the text of {name} does not define it", f"a function named {name}"
     inputs = [array.name for array in i.program.inputs]
     if OUT in inputs:
@@ -211,8 +236,9 @@ def _faults(instruction: Instruction) -> Iterator[tuple[str, str]]:
 
 
 def _faults_of_sized(i: Instruction, inputs: list[str]) -> Iterator[tuple[str, str]]:
-    if not isinstance(i.memories, Mapping) or not all(isinstance(each, LetMark) for each in i.memories.values()):
-        yield f"memories={brief(i.memories)}", "a mapping from names of operands to marks of memories"
+    memories = [each.value for each in CORE_MEMORIES]
+    if not isinstance(i.memories, Mapping) or not all(each in memories for each in i.memories.values()):
+        yield f"memories={brief(i.memories)}", f"a mapping from names of operands to {' or '.join(map(repr, memories))}"
     if bool(i.memories) != (i.target == "systolic") or not set(i.memories) <= {OUT, *inputs}:
         yield (
             f"{i.name} has target={i.target!r} and memories={brief(dict(i.memories))}",
@@ -357,6 +383,17 @@ def _check_sized(instruction: Instruction) -> None:
     assert instruction.requirements is not None
     if instruction.target == "c":
         _check_parameters(instruction)
+        return
+    if (form.sum is None) != (instruction.result == "stored"):
+        raise InvalidArgument(
+            f"{name} has result={instruction.result!r}, and computes {form.kind}",
+            required="elements that are 'stored', or sums that are 'added'",
+        )
+    for cell in (form.result, *cells(form.term)):
+        if cell.buffer.name in instruction.memories and len(cell.pairs) != 2:
+            raise InvalidArgument(
+                f"{cell.buffer.name} of {name} has rank {len(cell.pairs)}", required="rank 2: partitions and elements"
+            )
 
 
 def _check_parameters(instruction: Instruction) -> None:
@@ -414,6 +451,9 @@ def _requirements(instruction: Instruction) -> tuple[tuple[str, Predicate], ...]
                     f"a size of {instruction.name} has the name of a stride of {name}", required="other names of sizes"
                 )
             found.append((name, _condition(instruction, f"strides of {name}", instruction.strides[name], own | sizes)))
+            continue
+        if name in instruction.memories:
+            found.append((name, equal(strides[-1], ONE)))
             continue
         row_major, distance = [], ONE
         for stride, extent in zip(reversed(strides), reversed(shape), strict=True):

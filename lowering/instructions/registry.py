@@ -53,6 +53,7 @@ def instruction(
     Its annotations declare the operands, as for `atl.program`; a program may be given in place of a function. The
     text of the C function is `text`, or the content of the file `source`; a relative path is looked up beside the file
     of the decorated function. Headers beside that file (`#include "my.h"`) become part of the text.
+    An instruction of the target systolic has a function `emulate=…` in place of a text.
     `given` is a condition on sizes, such as "k <= 128", and the other options are the fields of `Instruction`.
 
     >>> import atl
@@ -70,7 +71,8 @@ def instruction(
         made = function if isinstance(function, Program) else program(given=conditions)(function)
         if isinstance(function, Program) and given:
             raise InvalidArgument(f"given={given!r} for a program", required="the condition in the program")
-        return declare_instruction(Instruction(made.name, made, target, _text(function, text, source), **options))
+        own = "" if target == systolic.TARGET and text is source is None else _text(function, text, source)
+        return declare_instruction(Instruction(made.name, made, target, own, **options))
 
     unknown = sorted(options.keys() - {each.name for each in fields(Instruction)})
     for name in unknown:

@@ -238,7 +238,9 @@ class _Match:
         return ln.InstructionCall(
             own.name,
             definition_of(own),
-            tuple(replace(found[name], strides=found[name].strides if name in own.strides else ()) for name in names),
+            tuple(
+                replace(found[name], strides=found[name].strides if own.passes_strides(name) else ()) for name in names
+            ),
             own.requires,
             own.libraries,
             condition,

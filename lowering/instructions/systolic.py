@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
 
 from atl.core.marks import LetMark
 from atl.parsing.parse import parse
@@ -38,35 +41,71 @@ MEMORIES: Final[Mapping[LetMark, CoreMemory]] = {
 """The memories of the core, by the mark of their lets: 192 and 16 KiB for each partition."""
 
 _MOST: Final = MEMORIES[LetMark.SCRATCHPAD].partitions
-_ADJACENT: Final = "{0}1 = 1"
+Floats: TypeAlias = npt.NDArray[np.float32]
+
+
+def move(out: Floats, read: Floats | float) -> int:
+    """Move one element of each partition in a cycle."""
+    out[...] = read
+    return int(out.shape[1])
+
+
+def multiply(out: Floats, left: Floats, right: Floats) -> int:
+    """Add the product of a K × M and a K × N tile, in K + M + N - 1 cycles.
+
+    Cell (k, m) of the array holds element (k, m) of the first tile. Elements (k, n) of the second one enter row k at
+    cycle k + n, and move to the next column in each cycle; partial sums move to the next row. A sum that left the last
+    row is added to the accumulator in the cycle after.
+    """
+    (k, m), (_, n) = left.shape, right.shape
+    moving = np.zeros((k, m), np.float32)  # the element in each cell
+    sums = np.zeros((k, m), np.float32)  # the partial sum that each cell computed
+    rows, columns = np.arange(k), np.arange(m)
+    cycle, left_over = 0, m * n
+    while left_over:
+        # Sums that the last row computed in the cycle before.
+        number = cycle - k - columns
+        done = (number >= 0) & (number < n)
+        out[columns[done], number[done]] += sums[-1, done]
+        left_over -= int(done.sum())
+        moving[:, 1:] = moving[:, :-1]
+        number = cycle - rows
+        enters = (number >= 0) & (number < n)
+        moving[:, 0] = np.where(enters, right[rows, np.clip(number, 0, n - 1)], 0)
+        sums[1:] = sums[:-1]
+        sums[0] = 0
+        with np.errstate(invalid="ignore", over="ignore"):  # idle cells multiply zeros by infinities
+            sums += left * moving
+        cycle += 1
+    return cycle
+
 
 INSTRUCTIONS: Final = (
     Instruction(
         "systolic_load",
         parse(f"systolic_load (a : float32[p, f]) : float32[p, f] given p <= {_MOST} := ⊞[i < p] ⊞[j < f] a[i, j]"),
         TARGET,
-        "systolic_load(out, a)",
-        strides={OUT: _ADJACENT.format(OUT), "a": "a0 >= 1"},
+        strides={"a": "a0 >= 1"},
         result="stored",
-        memories={OUT: LetMark.SCRATCHPAD},
+        memories={OUT: "scratchpad"},
+        emulate=move,
     ),
     Instruction(
         "systolic_store",
         parse(f"systolic_store (a : float32[p, f]) : float32[p, f] given p <= {_MOST} := ⊞[i < p] ⊞[j < f] a[i, j]"),
         TARGET,
-        "systolic_store(out, a)",
-        strides={OUT: f"{OUT}0 >= 1", "a": _ADJACENT.format("a")},
+        strides={OUT: f"{OUT}0 >= 1"},
         result="stored",
-        memories={"a": LetMark.ACCUMULATOR},
+        memories={"a": "accumulator"},
+        emulate=move,
     ),
     Instruction(
         "systolic_move",
         parse(f"systolic_move (a : float32[p, f]) : float32[p, f] given p <= {_MOST} := ⊞[i < p] ⊞[j < f] a[i, j]"),
         TARGET,
-        "systolic_move(out, a)",
-        strides={name: _ADJACENT.format(name) for name in (OUT, "a")},
         result="stored",
-        memories={OUT: LetMark.SCRATCHPAD, "a": LetMark.ACCUMULATOR},
+        memories={OUT: "scratchpad", "a": "accumulator"},
+        emulate=move,
     ),
     Instruction(
         "systolic_product",
@@ -75,9 +114,8 @@ INSTRUCTIONS: Final = (
             f"given k <= {_MOST} ∧ m <= {_MOST} ∧ n <= 512 := ⊞[i < m] ⊞[j < n] Σ[p < k] a[p, i] * b[p, j]"
         ),
         TARGET,
-        "systolic_product(out, a, b)",
-        strides={name: _ADJACENT.format(name) for name in (OUT, "a", "b")},
-        memories={OUT: LetMark.ACCUMULATOR, "a": LetMark.SCRATCHPAD, "b": LetMark.SCRATCHPAD},
+        memories={OUT: "accumulator", "a": "scratchpad", "b": "scratchpad"},
+        emulate=multiply,
     ),
 )
 """Instructions: copies to the scratchpad, from the accumulator, and between both; products of tiles that are added."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -13,11 +13,13 @@ import pytest
 
 import atl
 from atl.core.marks import LetMark
-from atl.errors import NoInstruction
+from atl.errors import InvalidArgument, NoInstruction
 from examples import systolic
 from lowering.core.emulator import At, Core, Issued
 from lowering.core.kernel import CoreKernel
-from lowering.instructions.systolic import INSTRUCTIONS, MEMORIES, CoreMemory
+from lowering.instructions import instruction_named, registry
+from lowering.instructions.checking import check_instruction, emulated
+from lowering.instructions.systolic import INSTRUCTIONS
 from lowering.nest.interpreter import run
 from proofs_tests.sampling import few_and_rest
 
@@ -99,85 +101,125 @@ def test_the_loops_of_instructions_compute_the_same() -> None:
     assert np.array_equal(found, a @ b)
 
 
-def check_instruction(sizes: tuple[int, ...], name: str, execute: Callable[[Core, Issued], None]) -> bool:
-    """Execute one instruction, and return whether its result and everything around it are as declared."""
-    declared = next(each for each in INSTRUCTIONS if each.name == name)
-    random = np.random.default_rng(sum(sizes))
-    named = dict(zip(declared.program.sizes, sizes, strict=True))
-    if name == "systolic_product":
-        k, m, n = (named[each] for each in "kmn")
-        shapes = {"out": (m, n), "a": (k, m), "b": (k, n)}
-    else:
-        shapes = dict.fromkeys(("out", "a"), (named["p"], named["f"]))
-    core = Core(
-        {each: np.full(200, np.nan, np.float32) for each in shapes}, dict.fromkeys(MEMORIES, CoreMemory(16, 64))
-    )
-    operands: list[At] = []
-    inputs: dict[str, Any] = {}
-    for number, (each, shape) in enumerate(shapes.items()):
-        memory = declared.memories.get(each)
-        at = At(each, memory, 1 + number, 3 + 8 * number, 5, (9, 1) if number else (1, 7))
-        operands.append(at)
-        values = random.integers(-4, 5, shape).astype("float32")
-        if each != "out":
-            inputs[each] = values
-        if each != "out" or memory is LetMark.ACCUMULATOR:
-            place(core, at, shape)[...] = values
-    before = place(core, operands[0], shapes["out"]).copy()
-    result = np.asarray(atl.evaluate(declared.program, **inputs))
-    wanted = before + result if name == "systolic_product" else result
-    written = sum(int(np.isfinite(memory).sum()) for memory in (*core.memories.values(), *core.main.values()))
-    execute(core, Issued(name, tuple(operands), tuple(named[each] for each in declared.program.sizes)))
-    found = place(core, operands[0], shapes["out"])
-    after = sum(int(np.isfinite(memory).sum()) for memory in (*core.memories.values(), *core.main.values()))
-    stored = 0 if name == "systolic_product" else found.size
-    return np.array_equal(found, wanted) and after == written + stored
-
-
-def place(core: Core, at: At, shape: tuple[int, ...]) -> np.ndarray:
-    if at.memory is None:
-        memory = core.main[at.name]
-        strides = tuple(4 * each for each in at.strides)
-        return np.lib.stride_tricks.as_strided(memory[at.address :], shape, strides)
-    return core.memories[at.memory][at.partition : at.partition + shape[0], at.free : at.free + shape[1]]
-
-
+@pytest.mark.long
 @pytest.mark.parametrize("name", [each.name for each in INSTRUCTIONS])
 def test_instructions_agree_with_their_programs(name: str) -> None:
-    count = 3 if name == "systolic_product" else 2
-    for sizes in product(range(1, 7), repeat=count):
-        assert check_instruction(sizes, name, Core.execute), sizes
+    checked = check_instruction(instruction_named(name))
+    assert not checked.fault
+    assert checked.calls > 250
 
 
-def altered(position: int, **change: int | tuple[int, ...]) -> Callable[[Issued], Issued]:
+def altered(position: int, change: Callable[[At], At]) -> Callable[[Issued], Issued]:
     def fault(issued: Issued) -> Issued:
         operands = list(issued.operands)
-        operands[position] = replace(operands[position], **change)  # type: ignore[arg-type]
+        operands[position] = change(operands[position])
         return replace(issued, operands=tuple(operands))
 
     return fault
 
 
 FAULTS: dict[str, tuple[str, Callable[[Issued], Issued]]] = {
-    "first partition of a factor": ("systolic_product", altered(1, partition=0)),
-    "first element of a factor": ("systolic_product", altered(2, free=18)),
+    "first partition of a factor": ("systolic_product", altered(1, lambda at: replace(at, partition=0))),
+    "first element of a factor": ("systolic_product", altered(2, lambda at: replace(at, free=at.free - 1))),
     "factors exchanged": (
         "systolic_product",
         lambda issued: replace(issued, operands=(issued.operands[0], *issued.operands[:0:-1])),
     ),
     "one term fewer": ("systolic_product", lambda i: replace(i, sizes=(i.sizes[0] - 1, *i.sizes[1:]))),
-    "place of the result": ("systolic_product", altered(0, partition=2)),
-    "address": ("systolic_load", altered(1, address=6)),
-    "transposed": ("systolic_load", altered(1, strides=(1, 9))),
-    "stride": ("systolic_store", altered(0, strides=(2, 7))),
+    "place of the result": ("systolic_product", altered(0, lambda at: replace(at, partition=1))),
+    "address": ("systolic_load", altered(1, lambda at: replace(at, address=at.address + 1))),
+    "transposed": ("systolic_load", altered(1, lambda at: replace(at, strides=at.strides[::-1]))),
+    "stride": ("systolic_store", altered(0, lambda at: replace(at, strides=(at.strides[0] + 1, at.strides[1])))),
 }
 
 
 @pytest.mark.parametrize("what", FAULTS)
 def test_planted_faults_of_instructions_are_found(what: str) -> None:
     name, fault = FAULTS[what]
-    sizes = (3, 4, 5) if name == "systolic_product" else (3, 4)
-    assert not check_instruction(sizes, name, lambda core, issued: core.execute(fault(issued)))
+    assert emulated(instruction_named(name), 3, lambda core, issued: core.execute(fault(issued))).fault
+
+
+def right(out: np.ndarray, a: np.ndarray) -> int:
+    out[...] = np.maximum(a, 0)
+    return 4
+
+
+def into_operand(out: np.ndarray, a: np.ndarray) -> int:
+    out[...] = np.maximum(a, 0, out=a)
+    return 4
+
+
+def beyond(out: np.ndarray, a: np.ndarray) -> int:
+    right(out, a)
+    assert out.base is not None
+    out.base[-1, -1] = 0
+    return 4
+
+
+OWN: dict[str, tuple[Callable[[np.ndarray, np.ndarray], Any], str]] = {
+    "right": (right, ""),
+    "another value": (
+        lambda out, a: right(out, abs(a)),
+        "the result differs from that of the program for p = 1",
+    ),
+    "an operand": (into_operand, "ValueError: 'output array is read-only' for p = 1, f = 1"),
+    "other elements": (beyond, "elements that are not part of the result change for p = 1, f = 1"),
+    "no cycles": (lambda out, a: None, "InvalidArgument"),
+}
+
+
+def own_instruction(**options: Any) -> atl.Instruction:
+    program = atl.parse("core_positive (a : float32[p, f]) : float32[p, f] := ⊞[i < p] ⊞[j < f] max(a[i, j], 0)")
+    memories = {"out": "scratchpad", "a": "accumulator"}
+    given = {"result": "stored", "memories": memories} | options
+    return atl.Instruction("core_positive", program, "systolic", **given)
+
+
+@pytest.mark.parametrize("what", OWN)
+def test_an_own_instruction_is_compared_with_its_program(what: str) -> None:
+    emulate, fault = OWN[what]
+    found = check_instruction(own_instruction(emulate=emulate), largest=2).fault
+    assert found.startswith(fault)
+    assert bool(found) == bool(fault)
+
+
+def test_a_sum_over_elements_is_an_own_instruction() -> None:
+    def add_sums(out: np.ndarray, a: np.ndarray, b: np.ndarray) -> int:
+        out += a @ b.T
+        return int(a.shape[1])
+
+    text = (
+        "core_rows (a : float32[m, k], b : float32[n, k]) : float32[m, n] := "
+        "⊞[i < m] ⊞[j < n] Σ[p < k] a[i, p] * b[j, p]"
+    )
+    memories = {"out": "accumulator", "a": "scratchpad", "b": "scratchpad"}
+    atl.declare_instruction(
+        atl.Instruction("core_rows", atl.parse(text), "systolic", memories=memories, emulate=add_sums)
+    )
+    try:
+        s = marked(staged(A=["ii", "pi"], B=["ji", "pi"]), "At", "Bt")
+        a, b = matrices(np.random.default_rng(5), 9, 6, 17)
+        kernel = s.compile(target="systolic")
+        assert isinstance(kernel, CoreKernel)
+        assert np.array_equal(kernel(a, b), a @ b)
+        assert any(each.name == "core_rows" for each in kernel.instructions(n=9, k=6, m=17))
+    finally:
+        registry._declared.pop("core_rows")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"emulate": None}, "target='systolic' and emulate=None"),
+        ({"text": "core_positive()"}, "emulate=… in place of a text"),
+        ({"memories": {"out": "shared"}}, "to 'scratchpad' or 'accumulator'"),
+        ({"memories": {"b": "scratchpad"}}, "memories of a, out for the target systolic"),
+        ({"result": "added"}, "result='added', and computes elements"),
+    ],
+)
+def test_malformed_own_instructions_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidArgument, match=re.escape(message)):
+        own_instruction(**{"emulate": right, **options})
 
 
 def test_accesses_beyond_a_memory_are_trapped() -> None:
