@@ -31,9 +31,9 @@ test: $(VENV)/.dev ## Run a selection of the tests, and all doctests (PYTEST_WOR
 	$(PYTEST) -m 'not long and not slow'
 
 # In two runs, since the memory of a test process is limited.
-LONG := -m 'long and not slow'
+LONG := -m 'long and not slow' $(if $(PART),--part $(PART))
 HALF := proofs_tests/[a-m]*
-test-all: test ## Run all tests except very long ones
+test-all: test ## Run all tests except very long ones (PART=1/2 runs the first of two parts of the long tests)
 	$(PYTEST) $(LONG) $(HALF)
 	$(PYTEST) $(LONG) --ignore-glob='$(HALF)'
 

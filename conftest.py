@@ -15,7 +15,7 @@ from atl.errors import CompilerFailed
 from proofs_tests.compilers import Library, lacking
 from proofs_tests.crashes import Crashes
 from proofs_tests.memory import Memory
-from proofs_tests.sampling import MARKS, sample
+from proofs_tests.sampling import MARKS, sample, take_part
 from rewrites import reschedule
 
 
@@ -35,14 +35,17 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add `--shuffle SEED`, which runs files, and the tests in each, in a random order."""
+    """Add `--shuffle SEED`, which runs files, and the tests in each, in a random order; and `--part K/N`."""
     parser.addoption("--shuffle", type=int, metavar="SEED", help="run files, and the tests in each, in random order")
+    parser.addoption("--part", metavar="K/N", help="run the K-th of N parts of the long tests")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Select and shuffle tests. Those of a file stay together, because they share builds."""
     sample(items)
+    if (part := config.getoption("part")) is not None:
+        take_part(items, part)
     config.stash[MARKS] = {item.nodeid: frozenset(mark.name for mark in item.iter_markers()) for item in items}
     if (seed := config.getoption("shuffle")) is not None:
         drawn = random.Random(seed)

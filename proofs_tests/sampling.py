@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from typing import Final
+from zlib import crc32
 
 import pytest
 from _pytest.mark import ParameterSet
@@ -26,6 +28,16 @@ def few_and_rest(count: int) -> list[ParameterSet]:
         pytest.param(range(few), id="few"),
         pytest.param(range(few, count), id="rest", marks=pytest.mark.long),
     ]
+
+
+def take_part(items: Iterable[pytest.Item], part: str) -> None:
+    """Mark the long tests outside of this part as slow: `1/2` is the first of two parts, `2/2` the second."""
+    number, count = map(int, part.split("/")) if re.fullmatch(r"\d+/\d+", part) else (0, 0)
+    if not 1 <= number <= count:
+        raise pytest.UsageError(f"--part {part}: the first of two parts is 1/2")
+    for item in items:
+        if item.get_closest_marker("long") is not None and crc32(item.nodeid.encode()) % count != number - 1:
+            item.add_marker("slow")
 
 
 def sample(items: Iterable[pytest.Item]) -> None:

@@ -15,7 +15,7 @@ from hypothesis import settings
 import atl.checks.scope
 from proofs_tests.memory import FULL, MOST, STEP, Memory, peak
 from proofs_tests.mutation.planting import memos
-from proofs_tests.sampling import MARKS, ONE_IN, few_and_rest, sample
+from proofs_tests.sampling import MARKS, ONE_IN, few_and_rest, sample, take_part
 
 HERE = Path(__file__).parents[2]
 SELECTIONS = re.findall(r"-m '([^']+)'", (HERE / "Makefile").read_text(encoding="utf-8"))
@@ -81,6 +81,21 @@ def test_every_third_long_case_runs() -> None:
     single: list[Any] = [_Item("b", 0, "long")]
     sample([*several, *single])
     assert ["slow" in item.marks for item in (*several, *single)] == [False, True, True, False, True, False]
+
+
+def test_each_long_test_is_in_one_part() -> None:
+    names = [f"test {number}" for number in range(60)]
+    taken: list[str] = []
+    for part in ("1/3", "2/3", "3/3"):
+        items: list[Any] = [_Item(name, 0, "long") for name in names]
+        items.append(_Item("short", 0))
+        take_part(items, part)
+        taken += [item.nodeid for item in items if item.marks == ["long"]]
+        assert items[-1].marks == []
+    assert sorted(taken) == sorted(f"{name}[0]" for name in names)
+    for malformed in ("0/2", "3/2", "half"):
+        with pytest.raises(pytest.UsageError, match="the first of two parts is 1/2"):
+            take_part([], malformed)
 
 
 @lru_cache
