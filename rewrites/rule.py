@@ -57,6 +57,7 @@ from rewrites.rule_statement import (
     choices_of_ranks,
     equation,
     given,
+    given_all,
     ranks_of,
 )  # fmt: skip
 
@@ -304,6 +305,7 @@ __all__ = [
     "VectorT",
     "equation",
     "given",
+    "given_all",
     "rule",
     "rules",
 ]  # fmt: skip

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Sequence
 from math import factorial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -92,7 +93,11 @@ def test_permutation_of_rank_5_is_found_and_certified(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("wrong", [lambda a, p: a * 2, lambda a, p: transposed(a, p[::-1]), lambda a, p: a[(0,) * 5]], ids=["double", "reversed", "element"])
+@pytest.mark.parametrize(
+    "wrong",
+    [lambda a, p: a * 2, lambda a, p: transposed(a, p[::-1]), lambda a, p: a[(0,) * 5]],
+    ids=["double", "reversed", "element"],
+)
 def test_function_that_returns_another_equation_later_is_refused(wrong: Callable[..., object]) -> None:
     changed = False
 
@@ -117,7 +122,7 @@ def drawn(seed: int) -> Callable[[Elem, Perm, Perm], Equation]:
     power = draw.choice((0, 0, 2, 3, 6))
     other = [*steps, *draw.choice("pPqQr") * power] if power else draw.sample(steps, len(steps))
 
-    def moved(a: object, p: tuple[int, ...], q: tuple[int, ...], along: Sequence[str]) -> object:
+    def moved(a: Any, p: Perm, q: Perm, along: Sequence[str]) -> Any:
         for step in along:
             order = p if step in "pP" else q
             inverse = tuple(order.index(axis) for axis in range(len(order)))

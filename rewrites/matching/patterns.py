@@ -28,7 +28,6 @@ from rewrites.rule_statement import (
     unused_indices,
 )
 
-
 Order: TypeAlias = tuple[int, ...]
 """A permutation: the axes in their new order."""
 MOST_LATER: Final = 720
@@ -73,8 +72,10 @@ def later_patterns(rule: Rule, reverse: bool, rank: int, orders: Sequence[Order 
     statements, kinds = rule.statements, rule.metavariables
     if not isinstance(statements, WithPermutations):
         return
-    groups, now = groups_of(kinds), set(statements)
-    for ranks in dict.fromkeys(each[: len(groups)] for each in now if max(each[: len(groups)]) > highest_checked(kinds)):
+    groups, now, checked = groups_of(kinds), set(statements), highest_checked(kinds)
+    for ranks in dict.fromkeys(each[: len(groups)] for each in now):
+        if max(ranks) <= checked:
+            continue
         first = _at_ranks(rule, next(each for each in statements if each[: len(groups)] == ranks))
         if first is not None and first[reverse].term.type.rank == rank:
             rank_of_group = dict(zip(groups, ranks, strict=True))
@@ -127,7 +128,7 @@ def _sides(stated: RuleStatement) -> tuple[Pattern, Pattern]:
 
 def _typed(stated: RuleStatement) -> dict[str, int]:
     """Return the tensor metavariables of which both sides use only the type, and their ranks."""
-    used = stated.lhs.free | stated.rhs.free
+    used = frozenset[int]().union(*(part.free for part in (stated.lhs, stated.rhs, *stated.tests)))
     kinds = stated.metavariables
     return {
         name: sum(of == name for of, _ in stated.extents.values())

@@ -33,6 +33,7 @@ from atl.errors import ATLError, InvalidArgument
 from atl.prove import Facts, Proved, prove, simplify
 from rewrites.metavariables import Kind
 from rewrites.rule import LaterStatements, Rule, ranks_text
+from rewrites.rule_checking.element_premises import rule_without_tests, without_tests
 from rewrites.rule_checking.symbolic import proved, windowed, windowed_predicate
 from rewrites.rule_checking.symbolic_reading import granted, unconditional, unused_ids
 from rewrites.rule_statement import (
@@ -198,7 +199,9 @@ def follows(rule: Rule, ranks: Ranks) -> bool:
     if max(stated.element_ranks, default=0) <= MAX_ELEMENT_RANK:
         return True
     source = rule.statements.get(_source(rule, stated))
-    return (source is not None and is_like(stated, source)) or proved(replace(rule, statements={ranks: stated})) is None
+    if source is not None and is_like(stated, source):
+        return True
+    return proved(rule_without_tests(replace(rule, statements={ranks: stated}))) is None
 
 
 def with_sources(rule: Rule, used: Iterable[Ranks]) -> tuple[Ranks, ...]:
@@ -309,7 +312,7 @@ def ranks_proved(rule: Rule) -> str:
 @lru_cache(maxsize=256)
 def schema(stated: RuleStatement) -> Schema:
     """Return a statement without its rank. Raises `NotUniform`."""
-    return _Extraction(stated).schema()
+    return _Extraction(without_tests(stated)).schema()
 
 
 @cache

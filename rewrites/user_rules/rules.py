@@ -43,9 +43,9 @@ def rule(
 
     The function is called here, once for each rank of elements up to 4, and at 5 and 6 if a proof can hold at every
     rank. The equations that it returns are checked, applied and recorded. It is called again only for further
-    permutations of the axes, and must then return the equation that was proved, with its axes in another order. A rule is used only
-    at ranks for which the function returned an equation, above rank 4 only if this follows from the others, and on
-    integers only if it was not found false for them.
+    permutations of the axes, and must then return the equation that was proved, with its axes in another order. A rule
+    is used only at ranks for which the function returned an equation, above rank 4 only if this follows from the
+    others, and on integers only if it was not found false for them.
 
     Raises `FalseRule` with sizes and elements that break the rule, `UntriedRule` if it has no instance that could be
     tried, `InvalidArgument`, `InvalidName`.
