@@ -352,19 +352,19 @@ def largest_of_one(v: Vector) -> Equation:
 @law
 def gather_of_sum(a: Vector, b: Vector, k: Index) -> Equation:
     """Elements of a sum are the sums of elements."""
-    return equation((a + b)[k], a[k] + b[k], given(0 <= k, k < a.shape[0]))
+    return equation((a + b)[k], a[k] + b[k], given(k >= 0, k < a.shape[0]))
 
 
 @law
 def gather_of_broadcast(n: Index, a: Elem, k: Index) -> Equation:
     """Elements of a broadcast along the axis are the operand."""
-    return equation(over((n,), lambda _: a)[k], a, given(0 <= k, k < n))
+    return equation(over((n,), lambda _: a)[k], a, given(k >= 0, k < n))
 
 
 @law
 def gather_of_gather(n: Index, e: Body[Index], k: Index) -> Equation:
     """Elements of gathered elements are gathered at composed positions."""
-    return equation(atl.gen(n, lambda j: e(j))[k], e(k), given(0 <= k, k < n))
+    return equation(atl.gen(n, e)[k], e(k), given(k >= 0, k < n))
 
 
 @law
@@ -372,7 +372,7 @@ def gather_of_concatenation(a: Vector, b: Vector, k: Index) -> Equation:
     """Elements of a concatenation are elements of a part."""
     n = a.shape[0]
     return equation(
-        atl.concat(a, b)[k], atl.select(k < n, a[k], b[k - n]), given(0 <= k, k < n + b.shape[0], b.shape[0] >= 0)
+        atl.concat(a, b)[k], atl.select(k < n, a[k], b[k - n]), given(k >= 0, k < n + b.shape[0], b.shape[0] >= 0)
     )
 
 
@@ -380,7 +380,7 @@ def gather_of_concatenation(a: Vector, b: Vector, k: Index) -> Equation:
 def gather_of_reversed(a: Vector, k: Index) -> Equation:
     """Elements of a reversal are elements at mirrored positions."""
     n = a.shape[0]
-    return equation(atl.gen(n, lambda j: a[n - 1 - j])[k], a[n - 1 - k], given(0 <= k, k < n))
+    return equation(atl.gen(n, lambda j: a[n - 1 - j])[k], a[n - 1 - k], given(k >= 0, k < n))
 
 
 # -- premises about every element -------------------------------------------------------------------------------------

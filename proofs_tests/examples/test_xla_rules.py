@@ -94,7 +94,8 @@ n, m, k = atl.sizes("n m k")
 def test_rules_of_gathers_apply_at_positions_from_tensors_of_integers() -> None:
     made = {law.__name__: rule(law) for law in xla_further_rules.LAWS if law.__name__.startswith("gather_")}
     v, w = atl.tensor("v", n), atl.tensor("w", n)
-    f, g = atl.tensor("f", m, dtype="int32", range=(0, n)), atl.tensor("g", k, dtype="int32", range=(0, m))
+    f, h = atl.tensor("f", m, dtype="int32", range=(0, n)), atl.tensor("h", m, dtype="int32")
+    g = atl.tensor("g", k, dtype="int32", range=(0, m))
     for name, source in {
         "gather_of_sum": v + w,
         "gather_of_broadcast": atl.gen(n, lambda _: v[0]),
@@ -103,8 +104,7 @@ def test_rules_of_gathers_apply_at_positions_from_tensors_of_integers() -> None:
     }.items():
         program = atl.program("p", [v, w, f], atl.gen(m, lambda i, of=source: of[f[i]]), given=[n >= 1])
         assert atl.reschedule(program).rw(made[name]).done().rhs != program
-        free = atl.tensor("h", m, dtype="int32")
-        program = atl.program("p", [v, w, free], atl.gen(m, lambda i, of=source: of[free[i]]), given=[n >= 1])
+        program = atl.program("p", [v, w, h], atl.gen(m, lambda i, of=source: of[h[i]]), given=[n >= 1])
         with pytest.raises(DoesNotApply, match=r"a premise fails: 0 <= h\[i\]"):
             atl.reschedule(program).rw(made[name])
     program = atl.program("p", [v, f, g], atl.gen(k, lambda i: atl.gen(m, lambda j: v[f[j]])[g[i]]))

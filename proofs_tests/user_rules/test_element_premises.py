@@ -1,4 +1,4 @@
-"""Premises about every element of a tensor, `given_all(low <= a)`: judged, proved where a rule is applied, or refused."""
+"""Premises about every element, `given_all(low <= a)`: judged, and proved where a rule is applied, or refused."""
 
 from __future__ import annotations
 
