@@ -148,7 +148,8 @@ def test_padding_behind_a_tensor_without_trailing_dimensions_is_truncated() -> N
     x, w = atl.tensor("x", n, ..., dtype="float64"), atl.tensor("w", n, dtype="float64")
 
     def shortened(padding: atl.Tensor) -> Program:
-        return atl.program("p", [x, w], atl.gen(2, lambda _: atl.truncr(1, atl.concat(w, padding)) + x))
+        body = atl.gen(2, lambda _: atl.truncr(1, atl.concat(w, padding)) + x)
+        return atl.program("p", [x, w], body, given=[n >= 1])
 
     for rank in range(3):
         atl.lower(shortened(atl.padr(1, atl.gen(0, lambda j: w[j]))).at_rank(rank))
