@@ -13,6 +13,7 @@ from examples.xla_rules import full
 from proofs_tests.examples.xla_variants import LIMITED, Law, drawn, is_refuted, judged
 from proofs_tests.user_rules.false_at_high_ranks import one_more_at_5
 from rewrites.elaboration import stated
+from rewrites.rule_statement import Ranks, RuleStatement
 from rewrites.user_rules import Elem, Equation, Scalar, equation, rule
 
 FIRST, *REST = LIMITED
@@ -54,7 +55,7 @@ def test_rule_whose_sides_differ_as_symbols_only_is_not_refuted() -> None:
 
     assert judged(stronger) == "proved"
     made = rule(stronger)
-    wrong = {ranks: stated(weaker, made.metavariables, ranks) for ranks in ((0,), (1,))}
+    wrong: dict[Ranks, RuleStatement] = {ranks: stated(weaker, made.metavariables, ranks) for ranks in ((0,), (1,))}
     assert is_refuted(replace(made, statements=wrong))
 
 

@@ -108,7 +108,7 @@ def test_premise_about_other_elements_is_refused_with_a_reason() -> None:
     with pytest.raises(atl.errors.InvalidArgument, match="a premise is about elements of a tensor of rank 1"):
         rule(sums)
     with pytest.raises(atl.errors.InvalidArgument, match="is not a comparison of elements"):
-        given_all(n <= 3)  # type: ignore[arg-type]
+        given_all(n <= 3)
     with pytest.raises(atl.errors.InvalidArgument, match=r"given_all\(low <= high\)"):
         given(atl.tensor("a") <= 2)  # type: ignore[arg-type]
 
@@ -195,9 +195,11 @@ def test_random_rule_with_a_premise_is_true_where_its_premise_holds(seed: int) -
         return
     if not str(proof_status(made)).startswith("proved"):
         return
-    inputs = [atl.tensor(name, dtype="float64") for name in "abc"]
-    stated = made.statements[0,].instance({each.name: each.node for each in inputs})
-    sides = [atl.program("p", inputs, atl.Tensor(side)) for side in (*stated.tests, stated.lhs, stated.rhs)]
+    inputs = {name: atl.tensor(name, dtype="float64") for name in "abc"}
+    stated = made.statements[0,].instance({name: each.node for name, each in inputs.items()})
+    sides = [
+        atl.program("p", list(inputs.values()), atl.Tensor(side)) for side in (*stated.tests, stated.lhs, stated.rhs)
+    ]
     for numbers in np.random.default_rng(seed).choice((-2.0, -1.0, 0.0, 0.5, 3.0), (200, 3)):
         test, left, right = (atl.evaluate(side, *map(np.float64, numbers)) for side in sides)
         assert not test or left == right, f"{stated} at {numbers}"
