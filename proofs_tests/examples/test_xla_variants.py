@@ -9,8 +9,9 @@ from dataclasses import replace
 import pytest
 
 import atl
+from examples import xla_rules
 from examples.xla_rules import full
-from proofs_tests.examples.xla_variants import LIMITED, Law, drawn, is_refuted, judged
+from proofs_tests.examples.xla_variants import LIMITED, Law, drawn, is_refuted, judged, variants
 from proofs_tests.user_rules.false_at_high_ranks import one_more_at_5
 from rewrites.elaboration import stated
 from rewrites.rule_statement import Ranks, RuleStatement
@@ -41,6 +42,13 @@ def test_false_statement_of_rank_5_is_refuted() -> None:
     assert not is_refuted(made)
     wrong = stated(one_more_at_5, made.metavariables, (5,))
     assert is_refuted(replace(made, statements={**made.statements, (5,): wrong}))
+
+
+@pytest.mark.long
+def test_strides_of_other_axes_are_refuted_at_larger_extents() -> None:
+    change = "slice_10: step[::-1] in *step"
+    (confused,) = [each for each in variants(xla_rules.slice_10) if each.change == change]
+    assert judged(confused.law) == "false"
 
 
 @pytest.mark.long

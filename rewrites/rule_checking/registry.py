@@ -25,7 +25,7 @@ from rewrites.rule_checking.counterexamples import is_of_elements, is_of_symbols
 from rewrites.rule_checking.element_premises import has_tests, rule_without_tests
 from rewrites.rule_checking.every_rank import follows, ranks_proved, ranks_stated, without_implied
 from rewrites.rule_checking.exactness import Exactness, determine_exactness
-from rewrites.rule_checking.exhaustion import CASES, Counterexample, decide, generics
+from rewrites.rule_checking.exhaustion import CASES, Counterexample, decide, found_of_longer_elements, generics
 from rewrites.rule_checking.generic_arguments import Generic
 from rewrites.rule_checking.literals import literals
 from rewrites.rule_checking.numbers import decide_in_numbers
@@ -205,6 +205,9 @@ def _checked_status(rule: Rule, cases: int) -> ProofStatus:
     if found.counterexample is None:
         unsure = found.status == Status.TESTED or (rarely and found.status == Status.BOUNDED)
         broken = decide_in_numbers(rule, MORE * cases).counterexample if unsure else None
+        if broken is None and found.status == Status.BOUNDED:
+            longer = found_of_longer_elements(rule)
+            broken = longer if longer is not None and is_of_elements(longer) else None
         return found if broken is None else replace(found, counterexample=broken)
     broken = (verdict or decide(rule, cases)).counterexample
     if broken is not None and is_of_elements(broken):
