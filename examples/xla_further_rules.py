@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import atl
-from examples.xla_rules import FALSE, TRUE, at, full, ordered, over, same, transposed
+from examples.xla_rules import FALSE, TRUE, at, clamp, full, ordered, over, same, transposed
 from rewrites.user_rules import (
     Body,
     Elem,
@@ -25,6 +25,7 @@ from rewrites.user_rules import (
     Vector,
     equation,
     given,
+    given_all,
     proof_status,
     rule,
 )
@@ -342,6 +343,59 @@ def transposed_dot(n: Index, m: Index, k: Index, a: Body[Index, Index], b: Body[
 def largest_of_one(v: Vector) -> Equation:
     """The largest of one element is the element."""
     return equation(atl.reduce("max", v.shape[0], lambda i: v[i]), v[0], given(v.shape[0] == 1))
+
+
+# -- gathers ----------------------------------------------------------------------------------------------------------
+# The position k of an element may be read from a tensor of integers: these rules apply to v[f[i]].
+
+
+@law
+def gather_of_sum(a: Vector, b: Vector, k: Index) -> Equation:
+    """Elements of a sum are the sums of elements."""
+    return equation((a + b)[k], a[k] + b[k], given(k >= 0, k < a.shape[0]))
+
+
+@law
+def gather_of_broadcast(n: Index, a: Elem, k: Index) -> Equation:
+    """Elements of a broadcast along the axis are the operand."""
+    return equation(over((n,), lambda _: a)[k], a, given(k >= 0, k < n))
+
+
+@law
+def gather_of_gather(n: Index, e: Body[Index], k: Index) -> Equation:
+    """Elements of gathered elements are gathered at composed positions."""
+    return equation(atl.gen(n, e)[k], e(k), given(k >= 0, k < n))
+
+
+@law
+def gather_of_concatenation(a: Vector, b: Vector, k: Index) -> Equation:
+    """Elements of a concatenation are elements of a part."""
+    n = a.shape[0]
+    return equation(
+        atl.concat(a, b)[k], atl.select(k < n, a[k], b[k - n]), given(k >= 0, k < n + b.shape[0], b.shape[0] >= 0)
+    )
+
+
+@law
+def gather_of_reversed(a: Vector, k: Index) -> Equation:
+    """Elements of a reversal are elements at mirrored positions."""
+    n = a.shape[0]
+    return equation(atl.gen(n, lambda j: a[n - 1 - j])[k], a[n - 1 - k], given(k >= 0, k < n))
+
+
+# -- premises about every element -------------------------------------------------------------------------------------
+
+
+@law
+def clamp_in_any_order(a: Elem, low: Elem, high: Elem) -> Equation:
+    """Where the limits are in order, either of them may be applied first."""
+    return equation(atl.maximum(low, atl.minimum(a, high)), clamp(low, a, high), given_all(low <= high))
+
+
+@law
+def below_smaller_of_two(a: Elem, c: Scalar, d: Scalar) -> Equation:
+    """What is below the smaller of two constants is below both."""
+    return equation((a < full(a.shape, c)) & (a < full(a.shape, d)), a < full(a.shape, c), given_all(c <= d))
 
 
 def rules() -> dict[str, Rule]:

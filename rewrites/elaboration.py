@@ -66,6 +66,15 @@ class _Checked:
         premises = tuple(self._predicate(premise) for premise in made.premises)
         sides = (made.lhs, made.rhs)
         self._join(*(self._class(side, ()) for side in sides))
+        for test in made.tests:
+            self._join(self._class(test, ()), BOOL)
+            if test.type.rank not in (0, made.lhs.type.rank):
+                raise RankError(
+                    f"a premise is about elements of a tensor of rank {test.type.rank}, and the sides have rank"
+                    f" {made.lhs.type.rank}",
+                    required="a test of the shape of the sides, or of a single number",
+                    suggestions=("use where(test, …, …) in the sides, at the elements that the test is about",),
+                )
         kinds = variables.metavariables
         tensors = [name for name, kind in kinds.items() if kind.sort == "tensor"]
         parameters = [
@@ -76,8 +85,8 @@ class _Checked:
         element_types = {name: self._dtype((name, _ITSELF)) for name in tensors}
         parameter_types = {each: self._dtype(each) for each in parameters}
         self._numbers = count()
-        lhs, rhs = (self._retyped(side, ()) for side in sides)
-        for part in (lhs, rhs, *premises):
+        lhs, rhs, *tests = (self._retyped(part, ()) for part in (*sides, *made.tests))
+        for part in (lhs, rhs, *premises, *tests):
             if part.loose or part.loose_tensors:
                 raise _foreign("an index or a tensor that is bound outside of the rule")
         return RuleStatement(
@@ -89,6 +98,7 @@ class _Checked:
             MappingProxyType(element_types),
             MappingProxyType(parameter_types),
             tuple(dict.fromkeys(self._called.values())),
+            tuple(tests),
         )
 
     # Union-find of equal element types. A concrete type (a string of `ELEMENTS`) represents its class.

@@ -53,6 +53,7 @@ from rewrites.metavariables import Kind
 from rewrites.outputs import Outputs
 from rewrites.rule import Rule
 from rewrites.rule_arguments import Argument, Arguments, Function
+from rewrites.rule_checking.element_premises import is_true_everywhere, with_variables
 from rewrites.rule_checking.exactness import Exactness
 from rewrites.rule_checking.registry import caveat_of, check_use, exactness_of, is_proved, is_unproved, status_of
 from rewrites.rules import RULES
@@ -384,7 +385,16 @@ def instance_at(
     goals = (*instance.premises, *_same_type(rule, before, after))
     if not is_proved(rule):  # it was compared for tensors of no negative extent, which a tensor without elements has
         goals += tuple(at_most(ZERO, extent) for extent in stated.extents_for(arguments))
-    proved = tuple(_prove(rule, goal, scope, thorough=thorough) for goal in goals)
+    for test in instance.tests:
+        goals += tuple(equal(a, b) for a, b in zip(test.type.shape, before.type.shape, strict=False) if a != b)
+    proved = [_prove(rule, goal, scope, thorough=thorough) for goal in goals]
+    for test in instance.tests:
+        proved += _check_wellformed(rule, test, scope, thorough=thorough)
+        if not is_true_everywhere(test, scope):
+            raise NotATheorem(
+                f"a premise of {rule.name} about every element is not proved here",
+                required=f"for all elements that arrays can have, {show(with_variables(test, scope))}",
+            )
     return after, (*proved, *_check_wellformed(rule, after, scope, thorough=thorough))
 
 

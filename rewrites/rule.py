@@ -57,6 +57,7 @@ from rewrites.rule_statement import (
     choices_of_ranks,
     equation,
     given,
+    given_all,
     ranks_of,
 )  # fmt: skip
 
@@ -71,7 +72,11 @@ MOST_RANK: Final = 10
 """Maximum rank of elements, limited by the ids of variables. Rules are checked up to `MAX_ELEMENT_RANK`."""
 
 
-class RuleStatements(Mapping[Ranks, RuleStatement]):
+class LaterStatements(Mapping[Ranks, RuleStatement]):
+    """Statements of a rule of which some are computed when they are first used."""
+
+
+class RuleStatements(LaterStatements):
     """The statements of a rule's function by the ranks of elements, computed on first use and cached."""
 
     def __init__(self, function: Callable[..., Equation], metavariables: Mapping[str, Kind]) -> None:
@@ -117,7 +122,7 @@ class Rule:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "metavariables", MappingProxyType(dict(self.metavariables)))
-        if type(self.statements) is not RuleStatements:
+        if not isinstance(self.statements, LaterStatements):
             object.__setattr__(self, "statements", MappingProxyType(dict(self.statements)))
 
     def statement(self, arguments: Arguments) -> RuleStatement:
@@ -300,6 +305,7 @@ __all__ = [
     "VectorT",
     "equation",
     "given",
+    "given_all",
     "rule",
     "rules",
 ]  # fmt: skip

@@ -26,7 +26,7 @@ from atl.core.index import Array, Bound, Index, Leaf, Read, Var, atoms, bound, c
 from atl.core.predicate import Any as Some
 from atl.core.substitution import map_type, rebuild, shift_term, strengthen, transform, unbound
 from atl.core.traversal import Child
-from atl.errors import DtypeError, InvalidArgument, RankError, ShapeError, Source
+from atl.errors import DtypeError, InvalidArgument, RankError, ShapeError, Source, brief
 from atl.surface.values import Condition, IndexExpr, Tensor, as_index, as_predicate, as_tensor
 from atl.text.printing import show, show_index
 from rewrites.metavariables import Kind
@@ -55,16 +55,34 @@ ElementTypes: TypeAlias = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Equation:
-    """The equation lhs = rhs under the premises."""
+    """The equation lhs = rhs under the premises. Every element of the `tests` must be true."""
 
     lhs: terms.Expr
     rhs: terms.Expr
     premises: tuple[pred.Predicate, ...] = ()
+    tests: tuple[terms.Expr, ...] = ()
 
 
-def equation(lhs: object, rhs: object, premises: tuple[pred.Predicate, ...] = ()) -> Equation:
-    """Return the equation lhs = rhs under the premises."""
-    return Equation(as_tensor(lhs).node, as_tensor(rhs).node, premises)
+def equation(lhs: object, rhs: object, premises: tuple[pred.Predicate | terms.Expr, ...] = ()) -> Equation:
+    """Return the equation lhs = rhs under the premises, which `given` and `given_all` make."""
+    tests = tuple(each for each in premises if is_term(each))
+    conditions = tuple(each for each in premises if pred.is_predicate(each))
+    return Equation(as_tensor(lhs).node, as_tensor(rhs).node, conditions, tests)
+
+
+def given_all(*tests: Tensor) -> tuple[terms.Expr, ...]:
+    """Return the premises that every element of these tests is true: `given_all(low <= high)`.
+
+    A test has the shape of the sides, or is a single number. The rule applies where the tests are proved for all
+    elements that arrays can have.
+    """
+    for test in tests:
+        if not isinstance(test, Tensor) or test.dtype != BOOL:
+            raise InvalidArgument(
+                f"{brief(test)} is not a comparison of elements",
+                required="given_all(low <= high) for tensors, and given(n <= m) for indices and sizes",
+            )
+    return tuple(test.node for test in tests)
 
 
 def given(*conditions: Condition | bool) -> tuple[pred.Predicate, ...]:
@@ -78,7 +96,7 @@ def given(*conditions: Condition | bool) -> tuple[pred.Predicate, ...]:
             raise InvalidArgument(
                 f"the premise {show(condition.node)} is about values of elements, not about indices and sizes",
                 required="conditions on indices and sizes: given(lo <= hi)",
-                suggestions=("state an equation that holds for all values of elements",),
+                suggestions=("given_all(low <= high), for a premise about every element",),
             )
     return tuple(part for c in conditions for part in pred.conjuncts(as_predicate(c)))
 
@@ -181,6 +199,7 @@ class RuleStatement:
 
     `names` and `extents` map the id of each variable to its metavariable, or to its extent. `element_types` holds the
     type variable or the concrete type of each tensor metavariable, `parameter_types` that of each tensor parameter.
+    The equation holds where every element of the `tests` is true (`rewrites.rule_checking.element_premises`).
     """
 
     metavariables: Mapping[str, Kind]
@@ -191,6 +210,7 @@ class RuleStatement:
     element_types: Mapping[str, str]
     parameter_types: Mapping[tuple[str, int], str]
     type_variables: tuple[str, ...]
+    tests: tuple[terms.Expr, ...] = ()
     names: Mapping[int, str] = field(init=False)
     extents: Mapping[int, Extent] = field(init=False)
 
@@ -246,7 +266,7 @@ def axis_numbers(stated: RuleStatement) -> dict[str, int]:
 def unused_indices(stated: RuleStatement) -> frozenset[str]:
     """Return the index metavariables that a statement does not use, such as those of axes above its rank."""
     used: set[int] = set()
-    for part in (stated.lhs, stated.rhs, *stated.premises):
+    for part in (stated.lhs, stated.rhs, *stated.premises, *stated.tests):
         used |= part.free
     indices = ((uid, name) for uid, name in stated.names.items() if stated.metavariables[name].sort == "index")
     return frozenset(name for uid, name in indices if uid not in used)
@@ -404,7 +424,8 @@ class _Instance:
     def equation(self) -> Equation:
         self._source = Source.caller()
         lhs, rhs = (self._term(side, 0, 0) for side in (self.statement.lhs, self.statement.rhs))
-        return Equation(lhs, rhs, (*self.premises(), *dict.fromkeys(self._shapes)))
+        tests = tuple(self._term(test, 0, 0) for test in self.statement.tests)
+        return Equation(lhs, rhs, (*self.premises(), *dict.fromkeys(self._shapes)), tests)
 
     def premises(self) -> tuple[pred.Predicate, ...]:
         found = (self._predicate(premise, 0) for premise in self.statement.premises)

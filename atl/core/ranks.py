@@ -14,7 +14,23 @@ from typing import Final
 from atl.core.index import ZERO, Array, Index, Size, bound, index, shift
 from atl.core.marks import LANES, LetMark, LoopMark
 from atl.core.substitution import rebuild, shift_term
-from atl.core.terms import Access, Expr, Gen, Guard, Input, Let, Local, Rec, Reduce, Reshape, Term, Type
+from atl.core.terms import (
+    Access,
+    Concat,
+    Expr,
+    Gen,
+    Guard,
+    Input,
+    Let,
+    Local,
+    Padding,
+    Rec,
+    Reduce,
+    Reshape,
+    Select,
+    Term,
+    Type,
+)
 from atl.core.traversal import children
 from atl.errors import RankError, brief
 
@@ -90,6 +106,10 @@ def broadcast(of: Expr, shape: tuple[Index, ...]) -> Expr:
     # Loops keep their marks, and padding stays visible to the check of truncations.
     if isinstance(of, Gen | Guard | Let):
         return replace(of, body=broadcast(of.body, shape))
+    if isinstance(of, Select | Concat):
+        return replace(of, left=broadcast(of.left, shape), right=broadcast(of.right, shape))
+    if isinstance(of, Padding):
+        return Padding(Type(of.type.dtype, (*of.type.shape, *shape)))
     if isinstance(of, Reshape):
         return replace(of, operand=broadcast(of.operand, shape))
     extents = (*(shift(extent, at) for at, extent in enumerate(of.type.shape)), *shape)

@@ -11,7 +11,7 @@ import pytest
 
 import atl
 from examples import xla_further_rules, xla_rules
-from rewrites.errors import FalseRule
+from rewrites.errors import DoesNotApply, FalseRule
 from rewrites.user_rules import Elem, Equation, Scalar, equation, proof_status, rule
 
 EVERY = "proved for all sizes and every rank"
@@ -82,9 +82,33 @@ def test_numbers_that_do_not_bound_elements_are_not_neutral(
 @pytest.mark.slow
 def test_further_rules_are_proved() -> None:
     found = {name: str(proof_status(each)) for name, each in xla_further_rules.rules().items()}
-    assert len(found) == 44
+    assert len(found) == 51
     assert {name for name, status in found.items() if status.startswith("tested")} == ONLY_TESTED
     assert all(status.startswith(EVERY) for name, status in found.items() if name not in ONLY_TESTED)
+
+
+n, m, k = atl.sizes("n m k")
+
+
+@pytest.mark.long
+def test_rules_of_gathers_apply_at_positions_from_tensors_of_integers() -> None:
+    made = {law.__name__: rule(law) for law in xla_further_rules.LAWS if law.__name__.startswith("gather_")}
+    v, w = atl.tensor("v", n), atl.tensor("w", n)
+    f, h = atl.tensor("f", m, dtype="int32", range=(0, n)), atl.tensor("h", m, dtype="int32")
+    g = atl.tensor("g", k, dtype="int32", range=(0, m))
+    for name, source in {
+        "gather_of_sum": v + w,
+        "gather_of_broadcast": atl.gen(n, lambda _: v[0]),
+        "gather_of_reversed": atl.gen(n, lambda j: v[n - 1 - j]),
+        "gather_of_concatenation": atl.concat(v, w),
+    }.items():
+        program = atl.program("p", [v, w, f], atl.gen(m, lambda i, of=source: of[f[i]]), given=[n >= 1])
+        assert atl.reschedule(program).rw(made[name]).done().rhs != program
+        program = atl.program("p", [v, w, h], atl.gen(m, lambda i, of=source: of[h[i]]), given=[n >= 1])
+        with pytest.raises(DoesNotApply, match=r"a premise fails: 0 <= h\[i\]"):
+            atl.reschedule(program).rw(made[name])
+    program = atl.program("p", [v, f, g], atl.gen(k, lambda i: atl.gen(m, lambda j: v[f[j]])[g[i]]))
+    assert "v[f[g[i]]]" in str(atl.reschedule(program).rw(made["gather_of_gather"]).done().rhs)
 
 
 def test_a_further_rule_is_proved() -> None:

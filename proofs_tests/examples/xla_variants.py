@@ -28,7 +28,9 @@ from examples import xla_rules
 from proofs_tests.rules.mutation import edits
 from rewrites.errors import FalseRule
 from rewrites.rule import USER_FAMILY, Rule, metavariables_of
+from rewrites.rule_checking.counterexamples import is_of_symbols
 from rewrites.rule_checking.exhaustion import decide, found_spelled_out
+from rewrites.rule_checking.numbers import decide_in_numbers
 from rewrites.rule_checking.status import Status
 from rewrites.user_rules import (
     Elem,
@@ -257,8 +259,14 @@ def judged(law: Law) -> str:
 
 
 def is_refuted(made: Rule) -> bool:
-    """Return whether further choices refute a rule, at any rank of its statements."""
-    return decide(made, 1_000).counterexample is not None or any(found_spelled_out(made, seed) for seed in range(1, 6))
+    """Return whether further choices refute a rule, at any rank of its statements.
+
+    Sides that differ as symbols, such as max(a, a) and a, must differ in numbers too.
+    """
+    tried = [decide(made, 1_000).counterexample, *(found_spelled_out(made, seed) for seed in range(1, 6))]
+    broken = [each for each in tried if each is not None]
+    in_numbers = all(map(is_of_symbols, broken))
+    return bool(broken) and (not in_numbers or decide_in_numbers(made, 2_000).counterexample is not None)
 
 
 def main(seed: int = 0, count: int = 250) -> int:

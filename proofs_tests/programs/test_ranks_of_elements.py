@@ -144,6 +144,19 @@ def with_trailing(program: Program, names: list[str]) -> Program:
     )
 
 
+def test_padding_behind_a_tensor_without_trailing_dimensions_is_truncated() -> None:
+    x, w = atl.tensor("x", n, ..., dtype="float64"), atl.tensor("w", n, dtype="float64")
+
+    def shortened(padding: atl.Tensor) -> Program:
+        body = atl.gen(2, lambda _: atl.truncr(1, atl.concat(w, padding)) + x)
+        return atl.program("p", [x, w], body, given=[n >= 1])
+
+    for rank in range(3):
+        atl.lower(shortened(atl.padr(1, atl.gen(0, lambda j: w[j]))).at_rank(rank))
+        with pytest.raises(atl.errors.UnsafeTruncation):
+            atl.lower(shortened(atl.gen(1, lambda j: w[j])).at_rank(rank))
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("part", range(4))
 def test_random_programs_are_computed_from_the_slices(part: int) -> None:

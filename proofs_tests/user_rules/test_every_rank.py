@@ -34,8 +34,7 @@ def unchecked(function: Callable[..., Equation]) -> Rule:
         if made.lhs != made.rhs:
             found[ranks] = made
     made_rule = Rule(function.__name__, USER_FAMILY, "", "a law", kinds, found)
-    more = further(made_rule, lambda ranks: stated(function, kinds, ranks))
-    return replace(made_rule, statements={**found, **more})
+    return replace(made_rule, statements=further(made_rule, lambda ranks: stated(function, kinds, ranks)))
 
 
 def window_of_window(v: Elem, s: Indices, m: Indices, t: Indices, k: Indices) -> Equation:

@@ -578,7 +578,8 @@ def _rules_text(steps: Sequence[Step], rule_status: Mapping[str, str]) -> list[s
 def _equation_text(stated: RuleStatement) -> str:
     """Return a user-defined rule's equation on one line; its docstring is not checked and may be wrong."""
     sides = (" ".join(show(side).split()) for side in (stated.lhs, stated.rhs))
-    premises = " and ".join(map(show_predicate, stated.premises))
+    tests = (" ".join(show(test).split()) for test in stated.tests)
+    premises = " and ".join([*map(show_predicate, stated.premises), *tests])
     return " = ".join(sides) + (f", given {premises}" if premises else "")
 
 

@@ -3,7 +3,7 @@
     "rules": {name: hash}
     "own": {name: {"law": "…", "parameters": [["e", ["tensor", 0, "s", []]]], "statements": […], "grade": 2,
                    "says": "…"}}
-    statement: {"ranks": [0], "left": tensor, "right": tensor, "premises": [condition, …]}
+    statement: {"ranks": [0], "left": tensor, "right": tensor, "premises": [condition, …], "tests": [tensor, …]}
 
 Terms of a statement are encoded by `rewrites.certificates.term_json`. In them ["var", "n"] is an index metavariable,
 ["extent", "v", 0] an extent of a tensor metavariable, ["of", "e", [index, …], [tensor, …]] a tensor metavariable with
@@ -64,7 +64,7 @@ def digest(rule: Rule, ranks: tuple[Ranks, ...]) -> str:
             raise CertificateError(
                 f"the rule {rule.name} has no statement for elements of ranks {list(each)}", field="rules"
             )
-        stated.append((each, found.lhs, found.rhs, found.premises))
+        stated.append((each, found.lhs, found.rhs, found.premises, *found.tests))
     parameters = tuple((name, _key(kind)) for name, kind in rule.metavariables.items())
     return hashlib.sha256(Digests().of_key((parameters, tuple(stated)))).hexdigest()[:16]
 
@@ -128,6 +128,7 @@ def _statement_written(stated: RuleStatement) -> Json:
         "left": writer.tensor(stated.lhs),
         "right": writer.tensor(stated.rhs),
         "premises": tuple(writer.condition(premise) for premise in stated.premises),
+        **({"tests": tuple(map(writer.tensor, stated.tests))} if stated.tests else {}),
     }
 
 
@@ -313,13 +314,17 @@ def _kind(data: Json) -> Kind:
 def _statement(kinds: Mapping[str, Kind], data: Json) -> RuleStatement:
     match data:
         case {"ranks": [*ranks], "left": left, "right": right, "premises": [*premises]} if (
-            len(data) == 4 and all(type(rank) is int for rank in ranks) and is_choice_of_ranks(kinds, tuple(ranks))
+            data.keys() <= {"ranks", "left", "right", "premises", "tests"}
+            and all(type(rank) is int for rank in ranks)
+            and is_choice_of_ranks(kinds, tuple(ranks))
         ):
             variables = Variables(kinds, tuple(ranks))
             reader = _StatementReader(variables)
-            equation = Equation(
-                reader.tensor(left), reader.tensor(right), tuple(reader.condition(premise) for premise in premises)
-            )
+            tests = data.get("tests", ())
+            if not isinstance(tests, list | tuple):
+                raise Unreadable(f"{abbreviated(tests)} are not premises about elements", required="a list of tensors")
+            conditions = tuple(reader.condition(premise) for premise in premises)
+            equation = Equation(reader.tensor(left), reader.tensor(right), conditions, tuple(map(reader.tensor, tests)))
             return checked(variables, equation)
         case _:
             raise Unreadable(

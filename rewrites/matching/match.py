@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from atl.core import index as ix
 from atl.core.index import index, shift
@@ -19,10 +20,10 @@ from atl.core.substitution import free_positions, map_type, rebuild, shift_term,
 from atl.core.terms import Expr, Local, Metavariable, Padding, TensorVar, Type
 from atl.core.traversal import children, conditions_in, own_indices, static
 from atl.errors import ATLError
-from rewrites.matching.patterns import Pattern, patterns
+from rewrites.matching.patterns import Pattern, later_patterns, patterns
 from rewrites.rule import Rule
 from rewrites.rule_arguments import Argument, Function, Parameter, is_term, of_indices, substituted
-from rewrites.rule_statement import Extent, condition_variable, shift_under
+from rewrites.rule_statement import LARGEST_RANK, Extent, condition_variable, permuted_groups, shift_under
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,7 +343,9 @@ def match(rule: Rule, reverse: bool, subterm: Expr, given: Mapping[str, Argument
     Undetermined arguments are missing in the result. On failure, return the mismatch of the pattern that matched most.
     """
     worst: Mismatch | None = None
-    for pattern in patterns(rule, reverse, subterm.type.rank):
+    rank = subterm.type.rank
+    orders = [_order_given(name, given) for name in permuted_groups(rule.metavariables)]
+    for pattern in chain(patterns(rule, reverse, rank), later_patterns(rule, reverse, rank, orders)):
         if any(given.get(name, constant) != constant for name, constant in pattern.permuted.items()):
             continue
         state = Match(pattern, dict(given))
@@ -355,6 +358,12 @@ def match(rule: Rule, reverse: bool, subterm: Expr, given: Mapping[str, Argument
         if state.mismatch is not None and (worst is None or state.mismatch.matched > worst.matched):
             worst = state.mismatch
     return worst or Mismatch(-1, subterm, subterm)
+
+
+def _order_given(name: str, given: Mapping[str, Argument]) -> tuple[int, ...] | None:
+    """Return the permutation that these arguments state; None without one."""
+    axes = [given[f"{name}_{axis}"] for axis in range(LARGEST_RANK) if f"{name}_{axis}" in given]
+    return tuple(axis.constant for axis in axes if isinstance(axis, ix.Index) and axis.constant is not None) or None
 
 
 # -- parts of terms ---------------------------------------------------------------------------------------------------

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import product
+from math import prod
 from operator import mul
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from atl.core.index import Index, constant
 from atl.core.predicate import Predicate
 from atl.core.terms import Expr, Metavariable
 from atl.core.traversal import children, static
 from rewrites.rule import USER_FAMILY, Rule
+from rewrites.rule_checking.every_rank import WithPermutations, highest_checked
 from rewrites.rule_statement import (
     Extent,
     Ranks,
@@ -20,8 +23,15 @@ from rewrites.rule_statement import (
     axis_numbers,
     choices_of_ranks,
     groups_of,
+    permutations_of,
+    permuted_groups,
     unused_indices,
 )
+
+Order: TypeAlias = tuple[int, ...]
+"""A permutation: the axes in their new order."""
+MOST_LATER: Final = 720
+"""Maximum number of permutations that are tried at one rank; more need arguments that state some of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +64,32 @@ def patterns(rule: Rule, reverse: bool, rank: int) -> tuple[Pattern, ...]:
     return tuple(both[reverse] for both in found if both is not None and both[reverse].term.type.rank == rank)
 
 
+def later_patterns(rule: Rule, reverse: bool, rank: int, orders: Sequence[Order | None]) -> Iterator[Pattern]:
+    """Yield the patterns for terms of this rank that have permutations which are stated only when they are needed.
+
+    `orders` has the wanted permutations, and None for any. There are none if too many permutations are possible.
+    """
+    statements, kinds = rule.statements, rule.metavariables
+    if not isinstance(statements, WithPermutations):
+        return
+    groups, now, checked = groups_of(kinds), set(statements), highest_checked(kinds)
+    for ranks in dict.fromkeys(each[: len(groups)] for each in now):
+        if max(ranks) <= checked:
+            continue
+        first = _at_ranks(rule, next(each for each in statements if each[: len(groups)] == ranks))
+        if first is not None and first[reverse].term.type.rank == rank:
+            rank_of_group = dict(zip(groups, ranks, strict=True))
+            among = [
+                [at for at, each in enumerate(permutations_of(rank_of_group[group])) if order in (None, each)]
+                for group, order in zip(permuted_groups(kinds).values(), orders, strict=True)
+            ]
+            if prod(map(len, among)) <= MOST_LATER:
+                for numbers in product(*among):
+                    stated = None if (*ranks, *numbers) in now else statements.unchecked((*ranks, *numbers))
+                    if stated is not None:
+                        yield _sides(stated)[reverse]
+
+
 def all_patterns(rule: Rule, reverse: bool) -> tuple[Pattern, ...]:
     """Return the patterns of a side, one for each choice of the ranks of elements."""
     return _up_to(rule, reverse, None)
@@ -76,8 +112,12 @@ def _up_to(rule: Rule, reverse: bool, rank: int | None) -> tuple[Pattern, ...]:
 def _at_ranks(rule: Rule, ranks: Ranks) -> tuple[Pattern, Pattern] | None:
     """Return the patterns of both sides; None if the rule has no statement at these ranks."""
     stated = rule.statements.get(ranks)
-    if stated is None:
-        return None
+    return None if stated is None else _sides(stated)
+
+
+@lru_cache(maxsize=8192)
+def _sides(stated: RuleStatement) -> tuple[Pattern, Pattern]:
+    """Return the patterns of both sides of a statement."""
     typed = _typed(stated)
     permuted = {name: constant(axis) for name, axis in axis_numbers(stated).items()}
     return tuple(  # type: ignore[return-value]
@@ -88,7 +128,7 @@ def _at_ranks(rule: Rule, ranks: Ranks) -> tuple[Pattern, Pattern] | None:
 
 def _typed(stated: RuleStatement) -> dict[str, int]:
     """Return the tensor metavariables of which both sides use only the type, and their ranks."""
-    used = stated.lhs.free | stated.rhs.free
+    used = frozenset[int]().union(*(part.free for part in (stated.lhs, stated.rhs, *stated.tests)))
     kinds = stated.metavariables
     return {
         name: sum(of == name for of, _ in stated.extents.values())

@@ -95,6 +95,10 @@ def called(stated: RuleStatement) -> dict[int, str]:
 def statement(rule: Rule) -> RocqStatement:
     """Return the statement of a rule."""
     stated = at_least_rank(rule)
+    if stated.tests:
+        raise InvalidArgument(
+            f"{rule.name} has a premise about elements, which is not exported", required="premises about indices"
+        )
     if stated.lhs.type.rank != stated.rhs.type.rank:
         raise InvalidArgument(f"the sides of {rule.name} have different ranks", required="an equation of one rank")
     extents = [Var(uid, "") for uid in stated.extents]

@@ -31,7 +31,9 @@ from atl.core.substitution import instantiate, instantiate_tensor
 from atl.core.traversal import children
 from atl.errors import ATLError, InvalidArgument
 from atl.prove import Facts, Proved, prove, simplify
-from rewrites.rule import Rule, ranks_text
+from rewrites.metavariables import Kind
+from rewrites.rule import LaterStatements, Rule, ranks_text
+from rewrites.rule_checking.element_premises import rule_without_tests, without_tests
 from rewrites.rule_checking.symbolic import proved, windowed, windowed_predicate
 from rewrites.rule_checking.symbolic_reading import granted, unconditional, unused_ids
 from rewrites.rule_statement import (
@@ -41,6 +43,7 @@ from rewrites.rule_statement import (
     RuleStatement,
     choices_of_ranks,
     groups_of,
+    is_choice_of_ranks,
     permutations_of,
     permuted_groups,
 )
@@ -123,7 +126,7 @@ def bounds_of(rule: Rule) -> Mapping[str, int] | str:
     groups = groups_of(rule.metavariables)
     judged = [stated for stated in rule.statements.values() if max(stated.element_ranks) <= MAX_ELEMENT_RANK]
     highest = {group: max((each.rank_of_group[group] for each in judged), default=-1) for group in groups}
-    wanted = max((max(ranks[: len(groups)], default=0) for ranks in choices_of_ranks(rule.metavariables)), default=0)
+    wanted = highest_checked(rule.metavariables)
     if any(rank < wanted for rank in highest.values()):
         return f"it is not stated at rank {wanted}"
     found = dict.fromkeys(groups, 0)
@@ -176,9 +179,15 @@ def without_implied(rule: Rule) -> Rule:
     return rule if len(judged) == len(rule.statements) else replace(rule, statements=judged)
 
 
+def highest_checked(metavariables: Mapping[str, Kind]) -> int:
+    """Return the highest rank at which a rule is checked for each choice of its permutations."""
+    groups = len(groups_of(metavariables))
+    return max((max(ranks[:groups], default=0) for ranks in choices_of_ranks(metavariables)), default=0)
+
+
 def _source(rule: Rule, stated: RuleStatement) -> Ranks:
     """Return the first ranks of which a statement may repeat the axes, in the order of the statements of the rule."""
-    most = max(max(ranks[: len(stated.element_ranks)], default=0) for ranks in choices_of_ranks(rule.metavariables))
+    most = highest_checked(rule.metavariables)
     lower = tuple(min(rank, most) for rank in stated.element_ranks)
     return next((ranks for ranks in rule.statements if ranks[: len(lower)] == lower), lower)
 
@@ -190,7 +199,9 @@ def follows(rule: Rule, ranks: Ranks) -> bool:
     if max(stated.element_ranks, default=0) <= MAX_ELEMENT_RANK:
         return True
     source = rule.statements.get(_source(rule, stated))
-    return (source is not None and is_like(stated, source)) or proved(replace(rule, statements={ranks: stated})) is None
+    if source is not None and is_like(stated, source):
+        return True
+    return proved(rule_without_tests(replace(rule, statements={ranks: stated}))) is None
 
 
 def with_sources(rule: Rule, used: Iterable[Ranks]) -> tuple[Ranks, ...]:
@@ -205,24 +216,66 @@ def with_sources(rule: Rule, used: Iterable[Ranks]) -> tuple[Ranks, ...]:
     return tuple(sorted(dict.fromkeys(every)))
 
 
-def further(rule: Rule, state: Callable[[Ranks], RuleStatement]) -> dict[Ranks, RuleStatement]:
-    """Return the statements of a rule up to `LARGEST_RANK` that follow from its own ones, if its bounds allow it.
+def further(rule: Rule, state: Callable[[Ranks], RuleStatement]) -> Mapping[Ranks, RuleStatement]:
+    """Return the statements of a rule with further ones up to `LARGEST_RANK` that follow from them.
 
-    Permutations are represented by a reversal, a rotation, and a rotation of all axes but two, which are exchanged.
+    There are none if its bounds do not allow it. Of the permutations at those ranks, a reversal, a rotation, and a
+    rotation of all axes but two, which are exchanged, are stated now. The others are stated when they are needed.
     """
     groups, permuted = groups_of(rule.metavariables), permuted_groups(rule.metavariables).values()
     if not groups or isinstance(bounds_of(rule), str):
-        return {}
+        return rule.statements
     found: dict[Ranks, RuleStatement] = {}
     for ranks in product(range(LARGEST_RANK + 1), repeat=len(groups)):
-        if max(ranks) > MAX_ELEMENT_RANK:
+        if max(ranks) > highest_checked(rule.metavariables):
             with suppress(ATLError, ArithmeticError, LookupError, TypeError, ValueError):
                 orders = product(*(_representatives(ranks[groups.index(group)]) for group in permuted))
                 made = [state((*ranks, *numbers)) for numbers in orders]
                 pairs = [(each, rule.statements.get(_source(rule, each))) for each in made]
                 if all(source is not None and is_like(each, source) for each, source in pairs):
                     found |= {each.ranks: each for each in made}
-    return found
+    every = {**rule.statements, **found}
+    return WithPermutations(replace(rule, statements=every), state) if permuted and found else every
+
+
+class WithPermutations(LaterStatements):
+    """The statements of a rule that is proved for every rank, with all permutations of axes.
+
+    Iteration yields those that were checked or stated at the declaration. Another permutation of the axes is stated
+    when it is first needed, and refused unless the statement is like one that was checked.
+    """
+
+    def __init__(self, rule: Rule, state: Callable[[Ranks], RuleStatement]) -> None:
+        self._rule = rule
+        self._state = state
+        self._known: dict[Ranks, RuleStatement | None] = dict(rule.statements)
+        self._stated: dict[Ranks, RuleStatement | None] = {}
+
+    def unchecked(self, ranks: Ranks) -> RuleStatement | None:
+        """Return what the function returns for these ranks. It may be false; it is for matching only."""
+        kinds = self._rule.metavariables
+        if ranks not in self._stated:
+            self._stated[ranks] = None
+            if is_choice_of_ranks(kinds, ranks) and max(ranks[: len(groups_of(kinds))]) > highest_checked(kinds):
+                with suppress(ATLError, ArithmeticError, LookupError, TypeError, ValueError):
+                    self._stated[ranks] = self._state(ranks)
+        return self._stated[ranks]
+
+    def __getitem__(self, ranks: Ranks) -> RuleStatement:
+        if ranks not in self._known:
+            made = self.unchecked(ranks)
+            source = None if made is None else self._rule.statements.get(_source(self._rule, made))
+            self._known[ranks] = made if made and source and is_like(made, source) else None
+        found = self._known[ranks]
+        if found is None:
+            raise KeyError(ranks)
+        return found
+
+    def __iter__(self) -> Iterator[Ranks]:
+        return iter(self._rule.statements)
+
+    def __len__(self) -> int:
+        return len(self._rule.statements)
 
 
 def _representatives(rank: int) -> list[int]:
@@ -259,7 +312,7 @@ def ranks_proved(rule: Rule) -> str:
 @lru_cache(maxsize=256)
 def schema(stated: RuleStatement) -> Schema:
     """Return a statement without its rank. Raises `NotUniform`."""
-    return _Extraction(stated).schema()
+    return _Extraction(without_tests(stated)).schema()
 
 
 @cache
@@ -599,6 +652,7 @@ def _ordered(of: Any) -> Any:
 __all__ = [
     "NotUniform",
     "Schema",
+    "WithPermutations",
     "bounds_of",
     "follows",
     "further",

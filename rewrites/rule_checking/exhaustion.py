@@ -89,6 +89,10 @@ ANY_WORK: Final = 10**100
 """A limit on work that no instance reaches."""
 SOME: Final = 8
 """Estimate for an extent that depends on an index."""
+LONGER: Final = 150
+"""Number of choices with larger extents of elements, for each statement of a rule that is not proved."""
+LONGER_EXTENTS: Final = range(1, 6)
+LONGER_RANK: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,6 +303,20 @@ def found_of_unlike_elements(rule: Rule) -> Counterexample | None:
             found = compared(stated, generic)
             if isinstance(found, Counterexample):
                 return found
+    return None
+
+
+def found_of_longer_elements(rule: Rule) -> Counterexample | None:
+    """Return a counterexample with elements of rank 1 and 2 whose extents are up to 5, if one is found.
+
+    Strides along different axes give slices of one shape at such extents only.
+    """
+    for stated in rule.statements.values():
+        if 0 < max(stated.element_ranks, default=0) <= LONGER_RANK:
+            for variant, choice in enumerate(search_of(stated, LONGER_EXTENTS).choices(Random(0), LONGER)):
+                found = compared(stated, Generic(stated, choice, variant=variant))
+                if isinstance(found, Counterexample):
+                    return found
     return None
 
 

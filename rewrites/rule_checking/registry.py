@@ -22,9 +22,10 @@ from rewrites.induction import ROWS
 from rewrites.rule import Rule, RuleStatements
 from rewrites.rule_arguments import Arguments
 from rewrites.rule_checking.counterexamples import is_of_elements, is_of_symbols, show_counterexample
+from rewrites.rule_checking.element_premises import has_tests, rule_without_tests
 from rewrites.rule_checking.every_rank import follows, ranks_proved, ranks_stated, without_implied
 from rewrites.rule_checking.exactness import Exactness, determine_exactness
-from rewrites.rule_checking.exhaustion import CASES, Counterexample, decide, generics
+from rewrites.rule_checking.exhaustion import CASES, Counterexample, decide, found_of_longer_elements, generics
 from rewrites.rule_checking.generic_arguments import Generic
 from rewrites.rule_checking.literals import literals
 from rewrites.rule_checking.numbers import decide_in_numbers
@@ -85,7 +86,10 @@ def exactness_of(rule: Rule) -> Exactness:
     """Return the exactness of a rule. That of an induction is decided by its lemmas."""
     if status_of(rule) is not None:
         if rule not in _EXACTNESS:
-            _EXACTNESS[rule] = determine_exactness(without_implied(rule), cautious=True)
+            _EXACTNESS[rule] = (
+                # Few elements may satisfy the tests, so that equal bits in samples show little.
+                Exactness.ROUNDS if has_tests(rule) else determine_exactness(without_implied(rule), cautious=True)
+            )
         return _EXACTNESS[rule]
     if rule is ROWS:
         return Exactness.BITS
@@ -179,7 +183,7 @@ def register(rule: Rule, cases: int = CASES, *, whole: bool = True) -> ProofStat
             required="another name",
             suggestions=(f's.rw("{rule.name}")', f"def my_{rule.name}(…)"),
         )
-    judged = without_implied(rule)
+    judged = rule_without_tests(without_implied(rule))
     found = _checked_status(judged, cases)
     if found.counterexample is not None:
         raise _false(rule, found.counterexample)
@@ -201,6 +205,9 @@ def _checked_status(rule: Rule, cases: int) -> ProofStatus:
     if found.counterexample is None:
         unsure = found.status == Status.TESTED or (rarely and found.status == Status.BOUNDED)
         broken = decide_in_numbers(rule, MORE * cases).counterexample if unsure else None
+        if broken is None and found.status == Status.BOUNDED:
+            longer = found_of_longer_elements(rule)
+            broken = longer if longer is not None and is_of_elements(longer) else None
         return found if broken is None else replace(found, counterexample=broken)
     broken = (verdict or decide(rule, cases)).counterexample
     if broken is not None and is_of_elements(broken):

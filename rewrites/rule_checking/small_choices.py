@@ -58,18 +58,21 @@ def weighted_total(indices: tuple[Any, ...]) -> Any:
     return total
 
 
-def searched_spaces(stated: RuleStatement) -> dict[str, Sequence[int]]:
-    """Return the spaces of numbers for a search: wider ones, and extents of elements if a premise is about these."""
+def searched_spaces(stated: RuleStatement, of_elements: Sequence[int] = ()) -> dict[str, Sequence[int]]:
+    """Return the spaces of numbers for a search: wider ones, and extents of elements if a premise is about these.
+
+    Elements have extents in `of_elements`, if there are any.
+    """
     found: dict[str, Sequence[int]] = {name: LARGE.get(of, of) for name, of in spaces_of(stated).items()}
-    if not all(_is_of_choice(stated, premise) for premise in stated.premises):
+    if of_elements or not all(_is_of_choice(stated, premise) for premise in stated.premises):
         for name, (leading, rank) in with_elements(stated).items():
-            found |= {f"{name}.{leading + at}": ELEMENT_EXTENTS for at in range(rank)}
+            found |= {f"{name}.{leading + at}": of_elements or ELEMENT_EXTENTS for at in range(rank)}
     return found
 
 
-def search_of(stated: RuleStatement) -> Search:
+def search_of(stated: RuleStatement, of_elements: Sequence[int] = ()) -> Search:
     """Return a search for choices that satisfy the premises of a statement."""
-    return Search(stated, searched_spaces(stated), true_at)
+    return Search(stated, searched_spaces(stated, of_elements), true_at)
 
 
 def true_at(threshold: int, at: tuple[int, ...]) -> bool:

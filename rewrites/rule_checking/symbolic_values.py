@@ -7,7 +7,7 @@ the two sides of a rule for all sizes at once (`rewrites.rule_checking.symbolic`
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, TypeAlias
@@ -312,18 +312,44 @@ def _of_sets(join: str, sets: Sets, order: Order) -> Poly:
     return smallest[0] if len(smallest) == 1 else atom(Operation(join, frozenset(smallest)))
 
 
-def ordered(value: Poly, order: Order) -> Poly:
-    """Return a value where these pairs are in order, by which some operands of maxima and minima are implied."""
+def ordered(value: Poly, order: Order, right: str) -> Poly:
+    """Return a value where these pairs are in order: some operands of extrema, absolute values and tests are implied.
+
+    `right` names the right operands of tests of the type in which the pairs are in order.
+    """
     total = ZERO
     for monomial, coefficient in value.terms:
         term = constant(coefficient)
+        implied = _implied_tests([part for part, _ in monomial], order, right)
         for part, power in monomial:
-            extremal = isinstance(part, Operation) and part.op in ("max", "min")
-            one = _of_sets("max", _sets("max", atom(part)), order) if extremal else atom(part)
+            one = ONE if part in implied else _in_order(part, order)
             for _ in range(power):
                 term = term * one
         total = total + term
     return total
+
+
+def _in_order(part: Atom, order: Order) -> Poly:
+    """Return an atom where these pairs are in order."""
+    if isinstance(part, Operation) and part.op in ("max", "min"):
+        return _of_sets("max", _sets("max", atom(part)), order)
+    if isinstance(part, Operation) and part.op == ABSOLUTE:
+        for operand in part.operands:
+            if (ZERO, operand) in order:
+                return operand
+    return atom(part)
+
+
+def _implied_tests(parts: Sequence[Atom], order: Order, right: str) -> set[Atom]:
+    """Return tests that others imply: a < d by a < c, and c < b by d < b, if c is at most d."""
+    tests = {part: _sides(part) for part in parts if isinstance(part, Operation) and part.op == "<"}
+    every = {part: (low, _of_right(high)) for part, (low, high) in tests.items() if _name_of_right(high) == right}
+    return {
+        part
+        for part, (low, high) in every.items()
+        for a, b in every.values()
+        if (a == low and b != high and (b, high) in order) or (b == high and a != low and (low, a) in order)
+    }
 
 
 RIGHT: Final = "right"
@@ -378,17 +404,13 @@ def choice(test: Poly, x: Poly, y: Poly) -> Poly:
     """Return x if the test is 1, y if it is 0. If it compares two values, their order is used in both."""
     for one, holds in ((test, True), (ONE - test, False)):
         part = single_atom(one)
-        if isinstance(part, Operation) and part.op == "<" and len(part.operands) == 2:
-            right = next((at for at in part.operands if _is_right(at)), None)
-            left = next((at for at in part.operands if at is not right), None)
-            if right is not None and left is not None:
-                low, high = left, _of_right(right)
-                if not (_has_type(low) or _has_type(high)):
-                    continue  # maxima and minima may be in another type, in which numbers are in another order
-                if holds:
-                    x, y = ordered(x, ((low, high),)), ordered(y, ((high, low),))
-                else:
-                    x, y = ordered(x, ((high, low),)), ordered(y, ((low, high),))
+        if isinstance(part, Operation) and part.op == "<":
+            low, right = _sides(part)
+            high, named = _of_right(right), _name_of_right(right)
+            if not (_has_type(low) or _has_type(high)):
+                continue  # maxima and minima may be in another type, in which numbers are in another order
+            first, second = ((low, high),), ((high, low),)
+            x, y = ordered(x, first if holds else second, named), ordered(y, second if holds else first, named)
     return test * x + (ONE - test) * y
 
 
@@ -397,9 +419,15 @@ def _has_type(value: Poly) -> bool:
     return any(isinstance(part, (Read, Given)) for monomial, _ in value.terms for part, _ in monomial)
 
 
-def _is_right(value: Poly) -> bool:
+def _sides(test: Operation) -> tuple[Poly, Poly]:
+    """Return the operands of a test: the left one, and the right one as it is distinguished."""
+    right = next(each for each in test.operands if _name_of_right(each).startswith(f"{RIGHT} of "))
+    return next((each for each in test.operands if each is not right), right), right
+
+
+def _name_of_right(value: Poly) -> str:
     part = single_atom(value)
-    return isinstance(part, Operation) and part.op.startswith(f"{RIGHT} of ")
+    return part.op if isinstance(part, Operation) else ""
 
 
 def _of_right(value: Poly) -> Poly:

@@ -40,6 +40,7 @@ from rewrites.rule import (
     VectorT,
     equation,
     given,
+    given_all,
 )
 from rewrites.user_rules.rules import UserDefinitions, proof_status, read, rule
 from rewrites.user_rules.tactics import tactic, tactics
@@ -47,8 +48,8 @@ from rewrites.user_rules.tactics import tactic, tactics
 __all__ = [
     "Body", "BodyT", "BodyU", "Cond", "Cube", "Elem", "ElemT", "ElemU", "Equation", "Index", "Indices", "IndicesT",
     "IndicesU", "Matrix", "MatrixT", "Perm", "PermT",
-    "Rule", "Scalar", "UserDefinitions", "Vector", "VectorT", "equation", "given", "proof_status", "read", "rule",
-    "tactic", "tactics",
+    "Rule", "Scalar", "UserDefinitions", "Vector", "VectorT", "equation", "given", "given_all", "proof_status", "read",
+    "rule", "tactic", "tactics",
 ]  # fmt: skip
 
 _check_calls(globals())

@@ -42,9 +42,10 @@ def rule(
     so in its text, in its certificate and in the output of `atl check`.
 
     The function is called here, once for each rank of elements up to 4, and at 5 and 6 if a proof can hold at every
-    rank. It is never called again. The equations that it returns are checked, applied and recorded. A rule is used only
-    at ranks for which the function returned an equation, above rank 4 only if this follows from the others, and on
-    integers only if it was not found false for them.
+    rank. The equations that it returns are checked, applied and recorded. It is called again only for further
+    permutations of the axes, and must then return the equation that was proved, with its axes in another order. A rule
+    is used only at ranks for which the function returned an equation, above rank 4 only if this follows from the
+    others, and on integers only if it was not found false for them.
 
     Raises `FalseRule` with sizes and elements that break the rule, `UntriedRule` if it has no instance that could be
     tried, `InvalidArgument`, `InvalidName`.
@@ -104,8 +105,7 @@ def _declare(function: Callable[..., Equation], source: str) -> Rule:
     _check_parameters(function.__name__, parameters, kinds)
     statements = _statements(function, kinds)
     made = Rule(function.__name__, USER_FAMILY, source, law, kinds, statements, module=_module_of(function))
-    more = further(made, lambda ranks: stated(function, kinds, ranks))
-    made = replace(made, statements={**statements, **more}) if more else made
+    made = replace(made, statements=further(made, lambda ranks: stated(function, kinds, ranks)))
     register(made)
     return made
 
