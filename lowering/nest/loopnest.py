@@ -485,6 +485,17 @@ class RowStorage:
 
 
 @dataclass(frozen=True, slots=True)
+class StorageNote:
+    """A further decision on the storage of a local buffer, with its reason: stores that are omitted, rows of a ring."""
+
+    name: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.text}"
+
+
+@dataclass(frozen=True, slots=True)
 class ExternalRows:
     """Rows of a circular buffer that C stores in the arrays of a call, so that it need not copy them.
 
@@ -517,6 +528,7 @@ class LoopNest:
       decrease, and each merge has at most one such position. The loop-nest interpreter traps violations.
     - `recurrences`: the loops that compute the rows of recurrences in order, until a pass has split them.
     - `row_storage`: the storage of recurrences in local buffers.
+    - `storage_notes`: further decisions on the storage of local buffers.
     - `external_rows`: rows of a circular buffer that C stores in the arrays of a call.
     - `assembly`: the storage of an assembled output, of which only the entries are stored. The last pass on loops adds
       `Gather` statements, all of the same kind.
@@ -543,6 +555,7 @@ class LoopNest:
     strict_keys: frozenset[ix.Var] = frozenset()
     recurrences: frozenset[ix.Var] = frozenset()
     row_storage: tuple[RowStorage, ...] = ()
+    storage_notes: tuple[StorageNote, ...] = ()
     external_rows: ExternalRows | None = None
     assembly: Assembly | None = None
     in_order: bool = False
@@ -554,6 +567,11 @@ class LoopNest:
     def outputs(self) -> tuple[Buffer, ...]:
         """The buffers that are filled: those of results of different element types, or the output."""
         return self.results or (self.output,)
+
+    @property
+    def storage_reasons(self) -> tuple[str, ...]:
+        """Each decision on the storage of a local buffer, with its reason, once."""
+        return tuple(dict.fromkeys(map(str, (*self.row_storage, *self.storage_notes))))
 
 
 def checked_nest(value: object) -> LoopNest:

@@ -40,7 +40,11 @@ def test_reference_meaning_and_certificate() -> None:
 
 def test_one_state_is_in_memory() -> None:
     """Each step keeps three rows, and the state is replaced in place, in the result."""
-    nest = print_nest(lower(atl.reschedule(stencil(2)).pipeline_steps("u", 2).goal))
+    s = atl.reschedule(stencil(2)).pipeline_steps("u", 2)
+    nest = print_nest(lower(s.goal))
+    assert str(s.explain("u1")) == (
+        "u1: 3 rows are kept in a circular buffer; iteration i of the loop that reads it needs rows i - 1 to i + 1"
+    )
     assert "u: one row is kept, in the result" in nest
     assert [line.strip() for line in nest.splitlines() if "alloc" in line] == ["alloc u1[3, n], circular  # ring"]
     assert "0.0" not in nest
