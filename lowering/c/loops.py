@@ -10,7 +10,9 @@ from functools import reduce
 from itertools import combinations, pairwise
 from typing import Final, TypeAlias, assert_never
 
-from atl.core.index import Index, Leaf, Quotient, Read, Var, atoms, factor_of, index, map_leaves
+import numpy as np
+
+from atl.core.index import Index, Leaf, Quotient, Read, Var, atoms, factor_of, imin, index, map_leaves
 from atl.core.marks import CallMark, LoopMark
 from atl.core.operations import INFIX
 from atl.core.predicate import Predicate, expressions, substitute
@@ -394,6 +396,51 @@ def _stores(scope: TextScope, line: Line) -> Text:
     return out
 
 
+# -- aligned stores ---------------------------------------------------------------------------------------------------
+
+
+def print_aligned(scope: TextScope, loop: ln.For, name: str, printed: Callable[[str, str], Text]) -> Text:
+    """Print a loop whose iterations may run twice, so that most vectors are stored to whole parts of cache lines.
+
+    for (int part = 0; part < 2; part++) {
+        const int64_t k_begin = part == 0 ? 1 : 1 + elements_to_line(&u1_row[j * n + 1], sizeof *u1_row);
+        const int64_t k_end = part == 0 ? min_int64(n - 1, 9) : n - 1;
+        for (int64_t k = k_begin; k < k_end; k++) {
+            …
+
+    The first part stores at least all elements before the line. `printed` prints the loop between two bounds.
+    """
+    (statement,) = loop.body
+    assert isinstance(statement, ln.Assign)
+    assert isinstance(statement.target, ln.Cell)
+    first = storage_text(scope, ln.cell_at(statement.target, loop.variable, loop.low)).text
+    dtype = statement.target.buffer.dtype
+    count = ln.LINE_BYTES // np.dtype(dtype).itemsize
+    low, high = index_text(scope, loop.low).text, index_text(scope, loop.high).text
+    before = f"elements_to_line(&{first}, sizeof({C_TYPES[dtype]}))"
+    head = index_text(scope, imin(loop.low + count, loop.high)).text
+    part, scope = scope.bind(("part", loop.variable), "part")
+    begin, scope = scope.bind(("begin", loop.variable), f"{name}_begin")
+    end, _ = scope.bind(("last", loop.variable), f"{name}_end")
+    return [
+        f"for (int {part} = 0; {part} < 2; {part}++) {{",
+        *indented(
+            [
+                f"const int64_t {begin} = {part} == 0 ? {low} : {low} + {before};",
+                f"const int64_t {end} = {part} == 0 ? {head} : {high};",
+                *printed(begin, end),
+            ]
+        ),
+        "}",
+    ]
+
+
+def stencil_flags(nest: ln.LoopNest, compiler: Compiler) -> tuple[str, ...]:
+    """Return flags for gcc on x86 if there are loops with aligned stores, else nothing."""
+    x86 = platform.machine() in ("x86_64", "AMD64")
+    return HALF_LINES if x86 and compiler.kind == "gcc" and any(each.aligned for each in _loops(nest)) else ()
+
+
 # -- co-iteration and segmented reduction -----------------------------------------------------------------------------
 
 
@@ -557,6 +604,9 @@ def print_runs(scope: TextScope, loop: ln.For, printed: Printed) -> Lines:
 NARROW: Final = ("-mprefer-vector-width=128",)
 """Gather instructions, and wide vectors assembled element by element, are slower than short vectors. Sums of rows of 11
 to 18 entries took 1.1 to 1.3 times as long with the vector width that gcc chooses for this processor."""
+HALF_LINES: Final = ("-mprefer-vector-width=256",)
+"""A vector of a whole cache line that is not aligned is in two lines. Of shorter vectors, every other one is in one.
+Steps of stencils took 1.05 times as long with vectors of 64 bytes."""
 SERIAL: Final = ("-fno-tree-vectorize",)
 """Loops below entries, such as the fibres of a tensor, are short and vary in length. Sums of fibres of 1 to 30 entries
 took 1.05 to 1.2 times as long with vectors of any width."""

@@ -225,7 +225,8 @@ class For:
 
     `binder` is the path of the binder in the program, for marked loops only. For a loop marked `stream`, a pass sets
     `lines` to the cache lines that it stores, or to the reason why it stores none. With a `call`, C may call an
-    instruction instead, which computes the same.
+    instruction instead, which computes the same. If it is `aligned`, iterations may run twice, so C runs those of the
+    first `LINE_BYTES` bytes, and then all from the first whole cache line on.
     """
 
     variable: ix.Var
@@ -236,6 +237,7 @@ class For:
     binder: Path | None = None
     lines: CacheLines | NoLines | None = None
     call: InstructionCall | None = None
+    aligned: bool = False
     _range: Predicate | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
