@@ -213,7 +213,7 @@ def _comment(nest: ln.LoopNest, name: str, scope: TextScope) -> Lines:
     text = f"{name}: {', '.join(shown(scope, ln.key(each), each.extents) for each in nest.outputs)}"
     text += f" as {nest.assembly.format}" if nest.assembly else ""
     text += (f" from {', '.join(inputs)}" if inputs else "") + (f", where {', '.join(facts)}" if facts else "")
-    text = ". ".join((text, *(reason.replace("*/", "* /") for reason in nest.storage_reasons)))
+    text = ". ".join((text, *(str(storage).replace("*/", "* /") for storage in nest.row_storage)))
     return textwrap.wrap(f"/* {text}. */", WIDTH, subsequent_indent="   ", break_long_words=False)
 
 

@@ -230,7 +230,7 @@ def print_nest(nest: ln.LoopNest) -> str:
     inputs = ", ".join(shown(scope, array.name, array.shape) for array in nest.inputs)
     out = ", ".join(shown(scope, key(buffer), buffer.extents) for buffer in nest.outputs)
     cleared = [f"clear {scope.name(key(each))}" for each in nest.outputs if not nest.complete and not nest.assembly]
-    kept = [f"# {reason}" for reason in nest.storage_reasons]
+    kept = [f"# {storage}" for storage in nest.row_storage]
     stored = f" as {nest.assembly.format}" if nest.assembly else ""
     lines = [f"{nest.name}({inputs}) -> {out}{stored}", *indented([*kept, *cleared, *_block(scope, nest.body)])]
     return "\n".join(part for line in lines for part in wrapped(line))
