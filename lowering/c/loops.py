@@ -12,6 +12,7 @@ from typing import Final, TypeAlias, assert_never
 
 import numpy as np
 
+from atl.core.dtypes import FLOATS
 from atl.core.index import Index, Leaf, Quotient, Read, Var, atoms, factor_of, imin, index, map_leaves
 from atl.core.marks import CallMark, LoopMark
 from atl.core.operations import INFIX
@@ -399,6 +400,57 @@ def _stores(scope: TextScope, line: Line) -> Text:
 # -- aligned stores ---------------------------------------------------------------------------------------------------
 
 
+def with_aligned_stores(nest: ln.LoopNest) -> ln.LoopNest:
+    """Mark the innermost loops of stencils as `aligned`: rows computed from neighbours in other buffers.
+
+    Vectors of neighbours are not aligned, and some of them are in two cache lines. If the stored vectors are aligned,
+    so are those of the neighbours in other rows.
+    """
+    if not nest.row_storage:  # without local recurrences, stencils may be in tiles, whose rows are short
+        return nest
+    return replace(nest, body=_with_aligned_stores(nest.body))
+
+
+def _with_aligned_stores(block: ln.Block) -> ln.Block:
+    out: list[ln.Statement] = []
+    for statement in block:
+        if isinstance(statement, ln.For) and _is_stencil(statement):
+            out.append(replace(statement, aligned=True))
+        elif isinstance(statement, ln.For | ln.If):
+            out.append(ln.with_body(statement, _with_aligned_stores(statement.body)))
+        else:
+            out.append(statement)
+    return tuple(out)
+
+
+def _is_stencil(loop: ln.For) -> bool:
+    """Return whether a loop stores consecutive floats, computed from neighbours in storage that it does not change.
+
+    A call may pass an input as the output. So it may not read inputs and store the output.
+    """
+    if loop.mark is not LoopMark.NONE or len(loop.body) != 1 or not isinstance(loop.body[0], ln.Assign):
+        return False
+    target, value = loop.body[0].target, loop.body[0].value
+    if not isinstance(target, ln.Cell) or target.buffer.dtype not in FLOATS:
+        return False
+    read = list(sources(value))
+    if any(not isinstance(cell, ln.Cell) or cell.buffer.storage == target.buffer.storage for cell in read):
+        return False
+    stored = target.buffer.storage.role
+    reads = [cell for cell in read if isinstance(cell, ln.Cell) and step(cell.address, loop.variable) == 1]
+    if step(target.address, loop.variable) != 1 or (stored != "local" and any(_is_input(cell) for cell in reads)):
+        return False
+    return any(one.buffer == other.buffer and _are_neighbours(one, other) for one, other in combinations(reads, 2))
+
+
+def _is_input(cell: ln.Cell) -> bool:
+    return cell.buffer.storage.role == "input"
+
+
+def _are_neighbours(one: ln.Cell, other: ln.Cell) -> bool:
+    return (one.address - other.address).constant not in (None, 0)
+
+
 def print_aligned(scope: TextScope, loop: ln.For, name: str, printed: Callable[[str, str], Text]) -> Text:
     """Print a loop whose iterations may run twice, so that most vectors are stored to whole parts of cache lines.
 
@@ -438,7 +490,11 @@ def print_aligned(scope: TextScope, loop: ln.For, name: str, printed: Callable[[
 def stencil_flags(nest: ln.LoopNest, compiler: Compiler) -> tuple[str, ...]:
     """Return flags for gcc on x86 if there are loops with aligned stores, else nothing."""
     x86 = platform.machine() in ("x86_64", "AMD64")
-    return HALF_LINES if x86 and compiler.kind == "gcc" and any(each.aligned for each in _loops(nest)) else ()
+    return (
+        HALF_LINES
+        if x86 and compiler.kind == "gcc" and any(each.aligned for each in _loops(with_aligned_stores(nest)))
+        else ()
+    )
 
 
 # -- co-iteration and segmented reduction -----------------------------------------------------------------------------

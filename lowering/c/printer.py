@@ -138,7 +138,7 @@ def function_names(nests: Sequence[ln.LoopNest]) -> tuple[str, ...]:
 
 
 def _function(nest: ln.LoopNest, name: str, *, static: bool, others: Sequence[str]) -> str:
-    nest = memory.without_external_copies(nest)
+    nest = loops.with_aligned_stores(memory.without_external_copies(nest))
     scope = memory.with_external_names(outermost(nest))
     body: Lines = []
     if not nest.complete and nest.assembly is None and nest.output.strides is None:

@@ -32,7 +32,6 @@ from lowering.passes.recurrences import with_kept_rows, with_kept_rows_on_gpu
 from lowering.passes.registers import with_tiles_in_registers
 from lowering.passes.simplification import (
     simplified,
-    with_aligned_stores,
     with_cache_lines,
     with_nonnegative_numerators,
     with_strict_keys,
@@ -68,7 +67,6 @@ PASSES: Final[tuple[Pass, ...]] = (
     with_strict_keys,  # on loops in their final form
     with_assembled_rows,  # after strict keys, by which columns are proved to increase
     with_cache_lines,  # on loops in their final form
-    with_aligned_stores,  # on loops in their final form
     with_calls,  # on loops in their final form
     with_external_rows,  # on statements in their final form, which it records
     with_nonnegative_numerators,  # last: it refers to the expressions that are printed and run
@@ -88,7 +86,6 @@ _FOR_CPUS: Final = (
     with_emptied_workspaces,
     with_assembled_rows,
     with_cache_lines,
-    with_aligned_stores,
     with_calls,
     with_external_rows,
 )
@@ -127,7 +124,6 @@ APPLIES: Final[Mapping[Pass, Callable[[LoopNest], bool]]] = {
     with_lets_in_output_rows: _has_buffers,
     with_early_frees: _has_buffers,
     with_emptied_workspaces: _has_buffers,
-    with_aligned_stores: lambda nest: bool(nest.row_storage),  # other stencils may be in tiles, whose rows are short
     with_assembled_rows: lambda nest: nest.assembly is not None,
     with_calls: _has_calls,
 }

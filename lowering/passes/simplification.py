@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import combinations
 from operator import is_
 from typing import Final, assert_never
 
 from atl.checks.scope import initial_facts
-from atl.core.dtypes import FLOATS
 from atl.core.index import Index, Var
 from atl.core.marks import LoopMark
 from atl.core.predicate import FALSE, TRUE, Predicate, negation, non_negative
@@ -21,7 +19,6 @@ from lowering.nest.index_expressions import Compared, Computed, Inside, index_ex
 from lowering.nest.loopnest import at_iteration
 from lowering.nest.marked_loops import Merge, fingers_in, is_merge, lines_of, merge_at
 from lowering.nest.obligations import rises
-from lowering.nest.tiles import sources, step
 
 # -- simplification ---------------------------------------------------------------------------------------------------
 
@@ -227,58 +224,6 @@ def _block_with_cache_lines(ids: Iterator[int], facts: Facts, block: ln.Block) -
         else with_inner_block(facts, statement, partial(_block_with_cache_lines, ids))
         for statement in block
     )
-
-
-# -- aligned stores ---------------------------------------------------------------------------------------------------
-
-
-def with_aligned_stores(nest: ln.LoopNest) -> ln.LoopNest:
-    """Mark the innermost loops of stencils as `aligned`: rows computed from neighbours in other buffers.
-
-    Vectors of neighbours are not aligned, and some of them are in two cache lines. If the stored vectors are aligned,
-    so are those of the neighbours in other rows.
-    """
-    return replace(nest, body=_with_aligned_stores(nest.body))
-
-
-def _with_aligned_stores(block: ln.Block) -> ln.Block:
-    out: list[ln.Statement] = []
-    for statement in block:
-        if isinstance(statement, ln.For) and _is_stencil(statement):
-            out.append(replace(statement, aligned=True))
-        elif isinstance(statement, ln.For | ln.If):
-            out.append(ln.with_body(statement, _with_aligned_stores(statement.body)))
-        else:
-            out.append(statement)
-    return tuple(out)
-
-
-def _is_stencil(loop: ln.For) -> bool:
-    """Return whether a loop stores consecutive floats, computed from neighbours in storage that it does not change.
-
-    A call may pass an input as the output. So it may not read inputs and store the output.
-    """
-    if loop.mark is not LoopMark.NONE or len(loop.body) != 1 or not isinstance(loop.body[0], ln.Assign):
-        return False
-    target, value = loop.body[0].target, loop.body[0].value
-    if not isinstance(target, ln.Cell) or target.buffer.dtype not in FLOATS:
-        return False
-    read = list(sources(value))
-    if any(not isinstance(cell, ln.Cell) or cell.buffer.storage == target.buffer.storage for cell in read):
-        return False
-    stored = target.buffer.storage.role
-    reads = [cell for cell in read if isinstance(cell, ln.Cell) and step(cell.address, loop.variable) == 1]
-    if step(target.address, loop.variable) != 1 or (stored != "local" and any(_is_input(cell) for cell in reads)):
-        return False
-    return any(one.buffer == other.buffer and _are_neighbours(one, other) for one, other in combinations(reads, 2))
-
-
-def _is_input(cell: ln.Cell) -> bool:
-    return cell.buffer.storage.role == "input"
-
-
-def _are_neighbours(one: ln.Cell, other: ln.Cell) -> bool:
-    return (one.address - other.address).constant not in (None, 0)
 
 
 # -- non-negative numerators ------------------------------------------------------------------------------------------

@@ -13,11 +13,11 @@ from atl.errors import IllegalMark
 from lowering import lower, print_nest
 from lowering.c import helpers
 from lowering.c.functions import streams
+from lowering.c.loops import with_aligned_stores
 from lowering.c.printer import print_c
 from lowering.nest import loopnest as ln
 from lowering.nest.interpreter import run
 from lowering.nest.tiles import cells
-from lowering.passes.simplification import with_aligned_stores
 from proofs_tests.tactics.test_time_tiling import expected, session, stencil
 from rewrites.certificates.certificate import dumps, loads
 from rewrites.errors import DoesNotApply
@@ -121,7 +121,7 @@ def test_steps_store_aligned_vectors() -> None:
 
 def test_aligned_stores_need_neighbours_in_other_storage() -> None:
     """Iterations run twice, so none may change what another reads."""
-    nest = lower(smoothed().goal)
+    nest = with_aligned_stores(lower(smoothed().goal))
     (loop, *_) = (each for each in ln.statements(nest.body) if isinstance(each, ln.For) and each.aligned)
     (store,) = loop.body
     assert isinstance(store, ln.Assign)
