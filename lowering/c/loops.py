@@ -401,7 +401,7 @@ def _stores(scope: TextScope, line: Line) -> Text:
 
 
 def with_aligned_stores(nest: ln.LoopNest) -> ln.LoopNest:
-    """Mark the innermost loops of stencils as `aligned`: rows computed from neighbours in other buffers.
+    """Mark innermost loops of stencils as `aligned`: rows computed from neighbours in other buffers.
 
     Vectors of neighbours are not aligned, and some of them are in two cache lines. If the stored vectors are aligned,
     so are those of the neighbours in other rows.
