@@ -12,7 +12,7 @@ from atl.errors import NotInSubset
 from atl.text.printing import show_index
 from lowering.builds import IN_ORDER, build_shared, load, openmp_flags
 from lowering.c.known_functions import KNOWN
-from lowering.c.loops import gathering_flags, window_flags
+from lowering.c.loops import gathering_flags, stencil_flags, window_flags
 from lowering.c.printer import declaration, function_names, print_c
 from lowering.c_compiler import OPENMP, Compiler
 from lowering.calls.arguments import values_of
@@ -27,7 +27,7 @@ from lowering.validation.interface import Interface
 def flags_of(nest: LoopNest, compiler: Compiler) -> tuple[str, ...]:
     """Return the flags that the text of a nest needs in addition to those of every kernel."""
     in_order = IN_ORDER if nest.in_order or cancels(nest) else ()
-    return (*gathering_flags(nest, compiler), *window_flags(nest, compiler), *in_order)
+    return (*gathering_flags(nest, compiler), *window_flags(nest, compiler), *stencil_flags(nest, compiler), *in_order)
 
 
 def printed(nest: LoopNest, compiler: Compiler, *, fast_math: bool) -> CText:

@@ -10,7 +10,10 @@ from functools import reduce
 from itertools import combinations, pairwise
 from typing import Final, TypeAlias, assert_never
 
-from atl.core.index import Index, Leaf, Quotient, Read, Var, atoms, factor_of, index, map_leaves
+import numpy as np
+
+from atl.core.dtypes import FLOATS
+from atl.core.index import Index, Leaf, Quotient, Read, Var, atoms, factor_of, imin, index, map_leaves
 from atl.core.marks import CallMark, LoopMark
 from atl.core.operations import INFIX
 from atl.core.predicate import Predicate, expressions, substitute
@@ -394,6 +397,106 @@ def _stores(scope: TextScope, line: Line) -> Text:
     return out
 
 
+# -- aligned stores ---------------------------------------------------------------------------------------------------
+
+
+def with_aligned_stores(nest: ln.LoopNest) -> ln.LoopNest:
+    """Mark innermost loops of stencils as `aligned`: rows computed from neighbours in other buffers.
+
+    Vectors of neighbours are not aligned, and some of them are in two cache lines. If the stored vectors are aligned,
+    so are those of the neighbours in other rows.
+    """
+    if not nest.row_storage:  # without local recurrences, stencils may be in tiles, whose rows are short
+        return nest
+    return replace(nest, body=_with_aligned_stores(nest.body))
+
+
+def _with_aligned_stores(block: ln.Block) -> ln.Block:
+    out: list[ln.Statement] = []
+    for statement in block:
+        if isinstance(statement, ln.For) and _is_stencil(statement):
+            out.append(replace(statement, aligned=True))
+        elif isinstance(statement, ln.For | ln.If):
+            out.append(ln.with_body(statement, _with_aligned_stores(statement.body)))
+        else:
+            out.append(statement)
+    return tuple(out)
+
+
+def _is_stencil(loop: ln.For) -> bool:
+    """Return whether a loop stores consecutive floats, computed from neighbours in storage that it does not change.
+
+    A call may pass an input as the output. So it may not read inputs and store the output.
+    """
+    if loop.mark is not LoopMark.NONE or len(loop.body) != 1 or not isinstance(loop.body[0], ln.Assign):
+        return False
+    target, value = loop.body[0].target, loop.body[0].value
+    if not isinstance(target, ln.Cell) or target.buffer.dtype not in FLOATS:
+        return False
+    read = list(sources(value))
+    if any(not isinstance(cell, ln.Cell) or cell.buffer.storage == target.buffer.storage for cell in read):
+        return False
+    stored = target.buffer.storage.role
+    reads = [cell for cell in read if isinstance(cell, ln.Cell) and step(cell.address, loop.variable) == 1]
+    if step(target.address, loop.variable) != 1 or (stored != "local" and any(_is_input(cell) for cell in reads)):
+        return False
+    return any(one.buffer == other.buffer and _are_neighbours(one, other) for one, other in combinations(reads, 2))
+
+
+def _is_input(cell: ln.Cell) -> bool:
+    return cell.buffer.storage.role == "input"
+
+
+def _are_neighbours(one: ln.Cell, other: ln.Cell) -> bool:
+    return (one.address - other.address).constant not in (None, 0)
+
+
+def print_aligned(scope: TextScope, loop: ln.For, name: str, printed: Callable[[str, str], Text]) -> Text:
+    """Print a loop whose iterations may run twice, so that most vectors are stored to whole parts of cache lines.
+
+    for (int part = 0; part < 2; part++) {
+        const int64_t k_begin = part == 0 ? 1 : 1 + elements_to_line(&u1_row[j * n + 1], sizeof *u1_row);
+        const int64_t k_end = part == 0 ? min_int64(n - 1, 9) : n - 1;
+        for (int64_t k = k_begin; k < k_end; k++) {
+            …
+
+    The first part stores at least all elements before the line. `printed` prints the loop between two bounds.
+    """
+    (statement,) = loop.body
+    assert isinstance(statement, ln.Assign)
+    assert isinstance(statement.target, ln.Cell)
+    first = storage_text(scope, ln.cell_at(statement.target, loop.variable, loop.low)).text
+    dtype = statement.target.buffer.dtype
+    count = ln.LINE_BYTES // np.dtype(dtype).itemsize
+    low, high = index_text(scope, loop.low).text, index_text(scope, loop.high).text
+    before = f"elements_to_line(&{first}, sizeof({C_TYPES[dtype]}))"
+    head = index_text(scope, imin(loop.low + count, loop.high)).text
+    part, scope = scope.bind(("part", loop.variable), "part")
+    begin, scope = scope.bind(("begin", loop.variable), f"{name}_begin")
+    end, _ = scope.bind(("last", loop.variable), f"{name}_end")
+    return [
+        f"for (int {part} = 0; {part} < 2; {part}++) {{",
+        *indented(
+            [
+                f"const int64_t {begin} = {part} == 0 ? {low} : {low} + {before};",
+                f"const int64_t {end} = {part} == 0 ? {head} : {high};",
+                *printed(begin, end),
+            ]
+        ),
+        "}",
+    ]
+
+
+def stencil_flags(nest: ln.LoopNest, compiler: Compiler) -> tuple[str, ...]:
+    """Return flags for gcc on x86 if there are loops with aligned stores, else nothing."""
+    x86 = platform.machine() in ("x86_64", "AMD64")
+    return (
+        HALF_LINES
+        if x86 and compiler.kind == "gcc" and any(each.aligned for each in _loops(with_aligned_stores(nest)))
+        else ()
+    )
+
+
 # -- co-iteration and segmented reduction -----------------------------------------------------------------------------
 
 
@@ -557,6 +660,9 @@ def print_runs(scope: TextScope, loop: ln.For, printed: Printed) -> Lines:
 NARROW: Final = ("-mprefer-vector-width=128",)
 """Gather instructions, and wide vectors assembled element by element, are slower than short vectors. Sums of rows of 11
 to 18 entries took 1.1 to 1.3 times as long with the vector width that gcc chooses for this processor."""
+HALF_LINES: Final = ("-mprefer-vector-width=256",)
+"""A vector of a whole cache line that is not aligned is in two lines. Of shorter vectors, every other one is in one.
+Steps of stencils took 1.05 times as long with vectors of 64 bytes."""
 SERIAL: Final = ("-fno-tree-vectorize",)
 """Loops below entries, such as the fibres of a tensor, are short and vary in length. Sums of fibres of 1 to 30 entries
 took 1.05 to 1.2 times as long with vectors of any width."""

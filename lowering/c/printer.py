@@ -138,7 +138,7 @@ def function_names(nests: Sequence[ln.LoopNest]) -> tuple[str, ...]:
 
 
 def _function(nest: ln.LoopNest, name: str, *, static: bool, others: Sequence[str]) -> str:
-    nest = memory.without_external_copies(nest)
+    nest = loops.with_aligned_stores(memory.without_external_copies(nest))
     scope = memory.with_external_names(outermost(nest))
     body: Lines = []
     if not nest.complete and nest.assembly is None and nest.output.strides is None:
@@ -314,9 +314,14 @@ def _loop(scope: TextScope, heap: memory.Heap, loop: ln.For, *clauses: str) -> L
     lines = [*begin_row(inside), *_block(inside, heap, loop.body)]
     if loop.mark is LoopMark.PARALLEL and loops.has_streams(loop.body):
         lines.append(loops.FENCE)  # for the stores of this thread
-    head = f"for (int64_t {name} = {first}{kept}; {name} < {last}; {name}++)"
-    braced = _braced(head, [*loops.vectorisation_barrier(loop, inside.tiles), *lines] if lines else [])
-    looped = scope.of_loop(loop.variable, [*loops.directives(inside, loop, *clauses), *braced])
+
+    def between(first: str, last: str) -> Lines:
+        head = f"for (int64_t {name} = {first}{kept}; {name} < {last}; {name}++)"
+        braced = _braced(head, [*loops.vectorisation_barrier(loop, inside.tiles), *lines] if lines else [])
+        return [*loops.directives(inside, loop, *clauses), *braced]
+
+    printed = loops.print_aligned(scope, loop, name, between) if loop.aligned else between(first, last)
+    looped = scope.of_loop(loop.variable, printed)
     if skipping:
         looped = ["{", *indented([*skipping, *looped]), "}"]
     return [*ends, *before, *looped, *after] if lines else []

@@ -225,7 +225,8 @@ class For:
 
     `binder` is the path of the binder in the program, for marked loops only. For a loop marked `stream`, a pass sets
     `lines` to the cache lines that it stores, or to the reason why it stores none. With a `call`, C may call an
-    instruction instead, which computes the same.
+    instruction instead, which computes the same. If it is `aligned`, iterations may run twice, so C runs those of the
+    first `LINE_BYTES` bytes, and then all from the first whole cache line on.
     """
 
     variable: ix.Var
@@ -236,6 +237,7 @@ class For:
     binder: Path | None = None
     lines: CacheLines | NoLines | None = None
     call: InstructionCall | None = None
+    aligned: bool = False
     _range: Predicate | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
@@ -485,6 +487,17 @@ class RowStorage:
 
 
 @dataclass(frozen=True, slots=True)
+class StorageNote:
+    """A further decision on the storage of a local buffer, with its reason: stores that are omitted, rows of a ring."""
+
+    name: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.text}"
+
+
+@dataclass(frozen=True, slots=True)
 class ExternalRows:
     """Rows of a circular buffer that C stores in the arrays of a call, so that it need not copy them.
 
@@ -517,6 +530,7 @@ class LoopNest:
       decrease, and each merge has at most one such position. The loop-nest interpreter traps violations.
     - `recurrences`: the loops that compute the rows of recurrences in order, until a pass has split them.
     - `row_storage`: the storage of recurrences in local buffers.
+    - `storage_notes`: further decisions on the storage of local buffers.
     - `external_rows`: rows of a circular buffer that C stores in the arrays of a call.
     - `assembly`: the storage of an assembled output, of which only the entries are stored. The last pass on loops adds
       `Gather` statements, all of the same kind.
@@ -543,6 +557,7 @@ class LoopNest:
     strict_keys: frozenset[ix.Var] = frozenset()
     recurrences: frozenset[ix.Var] = frozenset()
     row_storage: tuple[RowStorage, ...] = ()
+    storage_notes: tuple[StorageNote, ...] = ()
     external_rows: ExternalRows | None = None
     assembly: Assembly | None = None
     in_order: bool = False
@@ -554,6 +569,11 @@ class LoopNest:
     def outputs(self) -> tuple[Buffer, ...]:
         """The buffers that are filled: those of results of different element types, or the output."""
         return self.results or (self.output,)
+
+    @property
+    def storage_reasons(self) -> tuple[str, ...]:
+        """Each decision on the storage of a local buffer, with its reason, once."""
+        return tuple(dict.fromkeys(map(str, (*self.row_storage, *self.storage_notes))))
 
 
 def checked_nest(value: object) -> LoopNest:

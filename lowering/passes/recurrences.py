@@ -51,7 +51,10 @@ def with_kept_rows(nest: ln.LoopNest, *, zeroed: bool = True) -> ln.LoopNest:
     folding = _Folding(next(ln.unused_ids(nest)), frozenset(cleared), nest.recurrences, zeroed)
     body = folding.block(outermost(nest), initial_facts(nest.assumptions, nest.inputs), nest.body)
     storage = tuple(sorted({*nest.row_storage, *folding.storage.values()}, key=lambda of: (of.name, of.reason)))
-    return replace(nest, body=_reallocated(body, folding.found), row_storage=storage) if storage else nest
+    if not storage:
+        return nest
+    notes = (*nest.storage_notes, *folding.notes)
+    return replace(nest, body=_reallocated(body, folding.found), row_storage=storage, storage_notes=notes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +78,7 @@ class _Folding:
     folds_zeroed: bool
     found: dict[ln.Buffer, _Kept] = field(default_factory=dict)
     storage: dict[ln.Buffer, ln.RowStorage] = field(default_factory=dict)
+    notes: list[ln.StorageNote] = field(default_factory=list)
 
     def block(self, scope: TextScope, facts: Facts, block: ln.Block) -> ln.Block:
         """Fold the recurrences of a block, inner ones first."""
@@ -125,9 +129,19 @@ class _Folding:
             region = tuple(_with_aliases_merged(statement, buffer) for statement in body)
             reason = f"each element of row {loop.variable.name} - 1 is read before it is replaced"
             self.storage[buffer] = ln.RowStorage(buffer.name, 1, reason)
+            if any(_copies(statement, buffer, loop.variable) for statement in found.region):
+                copied = f"elements that a step copies from row {loop.variable.name} - 1 are not stored again"
+                self.notes.append(
+                    ln.StorageNote(buffer.name, f"{copied}; row {loop.variable.name} has the same storage")
+                )
         else:
             self.storage[buffer] = ln.RowStorage(buffer.name, rows, body)
             fewer = found.with_first_copies(rows)
+            if fewer is not None:
+                copied = "elements that each step copies are stored only until all kept rows have them"
+                self.notes.append(
+                    ln.StorageNote(buffer.name, f"{copied}; each later row replaces one with the same values")
+                )
             region, made = fewer or region, replace(buffer, rows=rows, in_place=fewer is not None)
             loop = _loop_over_rows(region[at]) or loop
             length = ln.elements(row)

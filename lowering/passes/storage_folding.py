@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
 from typing import assert_never
@@ -41,7 +41,8 @@ def with_folded_storage(nest: ln.LoopNest) -> ln.LoopNest:
         return nest
     folding = _Folding(ln.unused_ids(nest), [])
     body = folding.block(outermost(nest), initial_facts(nest.assumptions, nest.inputs), nest.body)
-    return replace(nest, body=body, refused=(*nest.refused, *folding.refused))
+    notes = (*nest.storage_notes, *folding.notes)
+    return replace(nest, body=body, refused=(*nest.refused, *folding.refused), storage_notes=notes)
 
 
 def _is_marked(statement: ln.Statement) -> bool:
@@ -80,10 +81,11 @@ class _Window:
 
 @dataclass(frozen=True, slots=True)
 class _Folding:
-    """One run of the pass, with fresh ids and the marks that it cannot implement."""
+    """One run of the pass, with fresh ids, the marks that it cannot implement, and the windows of the others."""
 
     ids: Iterator[int]
     refused: list[ln.FailedMark]
+    notes: list[ln.StorageNote] = field(default_factory=list)
 
     def block(self, scope: TextScope, facts: Facts, block: ln.Block) -> ln.Block:
         """Fold all marked buffers in the statements, inner lets first."""
@@ -116,6 +118,7 @@ class _Folding:
             raise _CannotFold("its size is not defined where it is allocated", "extents that are defined there")
         row_extents = tuple(simplify(facts, imax(ZERO, e)) for e in extents)
         made = replace(buffer, rows=window.rows)
+        self.notes.append(ln.StorageNote(buffer.name, _reason(names, window, loop)))
         capacity = ln.elements((constant(window.rows), *row_extents))
         storage = storage_of(LetMark.RING, bytes_of(capacity.constant, buffer.dtype))
         new = self._loop(allocate, loop, window, moved, ln.elements(row_extents))
@@ -199,6 +202,15 @@ def _window(facts: Facts, scope: TextScope, buffer: ln.Buffer, loop: ln.For) -> 
                 None if model is None else dict(model.numbers),
             )
     return window
+
+
+def _reason(scope: TextScope, window: _Window, loop: ln.For) -> str:
+    """Return the number of rows that are kept in a ring, and the rows that an iteration reads."""
+    _, inside = scope.bind(loop.variable, loop.variable.name)
+    first, last = (show_index(inside, window.at(index(loop.variable)) + k) for k in (0, window.rows - 1))
+    read = f"row {first}" if window.rows == 1 else f"rows {first} to {last}"
+    kept = "one row is" if window.rows == 1 else f"{window.rows} rows are"
+    return f"{kept} kept in a circular buffer; iteration {loop.variable.name} of the loop that reads it needs {read}"
 
 
 def _candidates(row: Index) -> list[Index]:

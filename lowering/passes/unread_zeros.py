@@ -21,24 +21,36 @@ from atl.core.index import Index, Leaf, Var, index
 from atl.core.predicate import FALSE, Predicate, at_most, conjunction, equal, negation, substitute
 from atl.prove import Facts, proves
 from lowering.nest import loopnest as ln
-from lowering.nest.accesses import Access, accesses_of, with_inner_block
-from lowering.nest.text import outermost
+from lowering.nest.accesses import Access, accesses_of, after, with_inner_blocks
+from lowering.nest.text import TextScope, outermost
 from lowering.nest.tiles import stores_to
 
 
 def without_unread_zeros(nest: ln.LoopNest) -> ln.LoopNest:
     """Store no zeros to the padding of the rows of recurrences, where no zero is read."""
     facts = initial_facts(nest.assumptions, nest.inputs)
-    return replace(nest, body=_block(nest, facts, nest.body))
+    notes: list[ln.StorageNote] = []
+    body = _block(nest, notes, outermost(nest), facts, nest.body)
+    return replace(nest, body=body, storage_notes=(*nest.storage_notes, *notes))
 
 
-def _block(nest: ln.LoopNest, facts: Facts, block: ln.Block) -> ln.Block:
-    out = [with_inner_block(facts, statement, partial(_block, nest)) for statement in block]
+def _block(nest: ln.LoopNest, notes: list[ln.StorageNote], scope: TextScope, facts: Facts, block: ln.Block) -> ln.Block:
+    """Drop the unread zeros of the buffers in a block, and note the reason for each buffer."""
+    out = list(with_inner_blocks(scope, facts, block, partial(_block, nest, notes))[0])
     for at, begun in enumerate(out):
+        scope = after(scope, begun)
         if isinstance(begun, ln.Allocate | ln.Clear) and not begun.zeroed and begun.buffer.role == "local":
             region = tuple(out[at + 1 :])
-            if _reads_no_zeros(nest, facts, region, begun.buffer):
+            stores = _stores_with_zeros(nest, region, begun.buffer)
+            if stores is None:
+                continue
+            read = _read_of_zero(scope, facts, region, begun.buffer, stores)
+            if read is None:
                 out[at + 1 :] = _without_zeros(region, begun.buffer)
+                text = "zeros of padding are not stored; every read is proved to be of an element that a step computes"
+            else:
+                text = f"zeros of padding are stored, since `{read.text}` is not proved to read none of them"
+            notes.append(ln.StorageNote(begun.buffer.name, text))
     return tuple(out)
 
 
@@ -77,29 +89,35 @@ class _Store:
         return conjunction(row), conjunction(made)
 
 
-def _reads_no_zeros(nest: ln.LoopNest, facts: Facts, region: ln.Block, buffer: ln.Buffer) -> bool:
-    """Return whether each read of the buffer is proved to be of an element that is not a zero of padding.
+def _stores_with_zeros(nest: ln.LoopNest, region: ln.Block, buffer: ln.Buffer) -> list[_Store] | None:
+    """Return the stores of values to a buffer in recurrences, if zeros of padding are stored to it, too."""
+    stores: list[_Store] = []
+    for store in _stores(region, buffer, (), ()):
+        if store is None:
+            return None
+        stores.append(store)
+    if not any(store.has_zeros or store.is_zero for store in stores):
+        return None
+    stores = [store for store in stores if not store.is_zero]
+    return stores if any(loop in nest.recurrences for store in stores for loop in store.loops) else None
+
+
+def _read_of_zero(
+    scope: TextScope, facts: Facts, region: ln.Block, buffer: ln.Buffer, stores: Sequence[_Store]
+) -> Access | None:
+    """Return a read of the buffer that is not proved to be of an element other than a zero of padding, if any.
 
     No element is assigned twice (`lowering.nest.obligations`), so an element that another statement stores is
     not one of these zeros.
     """
-    stores: list[_Store] = []
-    for store in _stores(region, buffer, (), ()):
-        if store is None:
-            return False
-        stores.append(store)
-    if not any(store.has_zeros or store.is_zero for store in stores):
-        return False
-    stores = [store for store in stores if not store.is_zero]
-    if not any(loop in nest.recurrences for store in stores for loop in store.loops):
-        return False
-    reads = [
-        access
-        for statement in region
-        for access in accesses_of(outermost(nest), facts, statement)
-        if access.how == "read" and isinstance(access.storage, ln.Cell) and access.storage.buffer == buffer
-    ]
-    return all(_is_stored(read, stores) for read in reads)
+    for statement in region:
+        for access in accesses_of(scope, facts, statement):
+            cell = access.storage
+            is_read = access.how == "read" and isinstance(cell, ln.Cell) and cell.buffer == buffer
+            if is_read and not _is_stored(access, stores):
+                return access
+        scope = after(scope, statement)
+    return None
 
 
 def _is_stored(read: Access, stores: Sequence[_Store]) -> bool:

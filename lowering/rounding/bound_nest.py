@@ -104,6 +104,7 @@ class _Bounds(Operations):
             in_place=(),
             recurrences=frozenset(),
             row_storage=(),
+            storage_notes=(),
             external_rows=None,
             in_order=True,
             origins={},

@@ -278,7 +278,7 @@ class Maker:
                 return left + operand()
 
     def _of_integers(self, left: Tensor, right: Tensor) -> Tensor:
-        match self.choices.integer(0, 9):
+        match self.choices.integer(0, 14):
             case 0:
                 return left & right
             case 1:
@@ -289,7 +289,7 @@ class Maker:
                 return left // right
             case 4 | 8:
                 return left % right
-            case 5 | 9:
+            case 5 | 9 | 10:
                 return left << (right if chance(self.choices, 50) else choose(self.choices, (1, 3, 31, 63)))
             case _:
                 return left >> (right if chance(self.choices, 50) else choose(self.choices, (1, 3, 31, 63)))

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import atl
+from atl.core.index import index
 from atl.errors import IllegalMark
 from lowering import lower, print_nest
+from lowering.c import helpers
+from lowering.c.functions import streams
+from lowering.c.loops import with_aligned_stores
+from lowering.c.printer import print_c
 from lowering.nest import loopnest as ln
 from lowering.nest.interpreter import run
+from lowering.nest.tiles import cells
 from proofs_tests.tactics.test_time_tiling import expected, session, stencil
 from rewrites.certificates.certificate import dumps, loads
 from rewrites.errors import DoesNotApply
@@ -40,7 +48,11 @@ def test_reference_meaning_and_certificate() -> None:
 
 def test_one_state_is_in_memory() -> None:
     """Each step keeps three rows, and the state is replaced in place, in the result."""
-    nest = print_nest(lower(atl.reschedule(stencil(2)).pipeline_steps("u", 2).goal))
+    s = atl.reschedule(stencil(2)).pipeline_steps("u", 2)
+    nest = print_nest(lower(s.goal))
+    assert str(s.explain("u1")) == (
+        "u1: 3 rows are kept in a circular buffer; iteration i of the loop that reads it needs rows i - 1 to i + 1"
+    )
     assert "u: one row is kept, in the result" in nest
     assert [line.strip() for line in nest.splitlines() if "alloc" in line] == ["alloc u1[3, n], circular  # ring"]
     assert "0.0" not in nest
@@ -83,3 +95,61 @@ def test_ring_may_read_another_row_than_its_reader_stores() -> None:
     )
     x = np.arange(20).reshape(4, 5)
     np.testing.assert_array_equal(run(nest, {"n": 4, "m": 5}, {"x": x}), atl.evaluate(reversed_reader(), x))
+
+
+SMOOTH = """smooth (x : float32[n, m], T : size) : float32[n, m] := (rec[1 <= p < T + 1] u from ⊞[_ < 1] x in
+    ⊞[j < n] ⊞[i < m] select(1 <= j < n - 1 ∧ 1 <= i < m - 1, u[p - 1, j - 1, i - 1] + u[p - 1, j - 1, i + 1]
+    + u[p - 1, j + 1, i + 1], u[p - 1, j, i]))[T]"""
+
+
+def smoothed() -> atl.Session:
+    return atl.reschedule(atl.parse(SMOOTH)).pipeline_steps("u", 2)
+
+
+def test_steps_store_aligned_vectors() -> None:
+    """The first part stores a line, which reaches to the first whole line at least."""
+    source = print_c(lower(smoothed().goal))
+    at = source.index("for (int part = 0;")
+    lines = [line.strip() for line in source[at:].splitlines()[:5]]
+    assert lines[:4] == [
+        "for (int part = 0; part < 2; part++) {",
+        "const int64_t i2_begin = part == 0 ? 1 : 1 + elements_to_line(&u1_row[1], sizeof(float));",
+        "const int64_t i2_end = part == 0 ? min_int64(m - 1, 17) : m - 1;",
+        "for (int64_t i2 = i2_begin; i2 < i2_end; i2++) {",
+    ]
+
+
+def test_aligned_stores_need_neighbours_in_other_storage() -> None:
+    """Iterations run twice, so none may change what another reads."""
+    nest = with_aligned_stores(lower(smoothed().goal))
+    (loop, *_) = (each for each in ln.statements(nest.body) if isinstance(each, ln.For) and each.aligned)
+    (store,) = loop.body
+    assert isinstance(store, ln.Assign)
+    assert isinstance(store.target, ln.Cell)
+    (read, *_) = (cell for cell in cells(store.value) if cell.buffer != store.target.buffer)
+    others = {store.target.buffer: read.buffer}
+    in_one_buffer = replace(loop, aligned=False, body=ln.in_other_buffers(loop.body, others))
+    strided = replace(loop, aligned=False, body=ln.at_iteration(loop, 2 * index(loop.variable)))
+    for body, marked in ((loop,), True), ((in_one_buffer,), False), ((strided,), False):
+        found = with_aligned_stores(replace(nest, body=body))
+        assert [each.aligned for each in ln.statements(found.body) if isinstance(each, ln.For)] == [marked]
+
+
+@pytest.mark.parametrize("is_planted", [False, True])
+def test_aligned_stores_begin_anywhere(is_planted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every alignment of the result and every length around one and two lines. A longer distance loses elements."""
+    if is_planted:
+        planted = streams.STREAMS["elements_to_line"].replace(" / size);", " / size) + 17;")
+        monkeypatch.setitem(helpers._HELPERS, "elements_to_line", planted)
+    kernel, wrong = smoothed().compile(), 0
+    for n in (*range(4), *range(14, 20), *range(30, 36), 70):
+        x = np.random.default_rng(n).integers(-9, 9, (4, n)).astype(np.float32)
+        want = x.copy()
+        for _ in range(5):
+            want[1:-1, 1:-1] = want[:-2, :-2] + want[:-2, 2:] + want[2:, 2:]
+        for shift in range(0, 17, 5):
+            around = np.full(4 * n + 64, 7, np.float32)
+            kernel(x, T=5, out=around[shift : shift + 4 * n].reshape(4, n))
+            wrong += not np.array_equal(around[shift : shift + 4 * n].reshape(4, n), want)
+            assert (np.delete(around, slice(shift, shift + 4 * n)) == 7).all()
+    assert (wrong > 0) is is_planted

@@ -111,7 +111,12 @@ def test_rows_of_windows_are_stored_without_zeros() -> None:
     """The windows shrink on both sides, and the loops over them have the bounds of what is read later."""
     s = atl.reschedule(stencil(1, 8)).time_tile("u", 4, i=16)
     nest = print_nest(lower(s.goal))
-    assert "w: 2 rows are kept" in nest
+    kept, omitted = str(s.explain("w")).splitlines()
+    assert kept.startswith("w: 2 rows are kept; ")
+    assert omitted == (
+        "w: zeros of padding are not stored; every read is proved to be of an element that a step computes"
+    )
+    assert kept in nest
     assert "alloc w[2, 24], circular on stack" in nest
     assert "for i in max(5 - 16*io, r)..min(24 - r, max(5 - 16*io, n - 16*io + 3)):" in nest
     assert "else 0" not in nest
@@ -127,6 +132,10 @@ def test_zeros_that_are_read_are_stored() -> None:
 
     program = atl.program("f", [a], atl.gen(2, lambda j: atl.iterate(3, a, row)))
     assert "u[s, n - 1] = 0" in print_nest(lower(program))
+    explained = str(atl.reschedule(program).explain("u")).splitlines()
+    (stored,) = [line for line in explained if "zeros" in line]
+    assert stored.startswith("u: zeros of padding are stored, since `u[s, i] = (u[s - 1, i - 1] + ")
+    assert stored.endswith("` is not proved to read none of them")
     np.testing.assert_array_equal(atl.compile(program)(np.arange(6)), atl.evaluate(program, np.arange(6)))
 
 

@@ -94,16 +94,16 @@ def check(self: HasGoal, *, target: str = "c") -> Report:
     return Report(goal.name, target, tuple(found))
 
 
-def row_storage(self: HasGoal, name: str) -> str:
-    """Return how many rows of a recurrence the loop nest of the goal keeps, and why. Raises `InvalidArgument`."""
+def storage_reasons(self: HasGoal, name: str) -> str:
+    """Return each decision on the storage of a recurrence or ring in the goal, and why. Raises `InvalidArgument`."""
     import lowering
 
-    storage = lowering.lower(self.goal).row_storage
-    found = [str(each) for each in storage if each.name == name]
+    reasons = [(reason.partition(": ")[0], reason) for reason in lowering.lower(self.goal).storage_reasons]
+    found = [reason for of, reason in reasons if of == name]
     if not found:
-        names = ", ".join(dict.fromkeys(each.name for each in storage))
+        names = ", ".join(dict.fromkeys(of for of, _ in reasons))
         raise InvalidArgument(
-            f"the goal has no local recurrence {brief(name)}",
+            f"the goal has no local recurrence or ring {brief(name)}",
             required=f"one of {names}" if names else "the number of a call; all rows of the result are stored",
         )
     return "\n".join(found)

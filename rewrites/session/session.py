@@ -208,7 +208,8 @@ class Session(Tactics, SessionBase):
     def explain(self, number: int | str = -1) -> display.Explanation:
         """Explain a call: for each step the rule, the place, the arguments, and how each premise was proved.
 
-        With the name of a recurrence, explain how many of its rows the compiled program keeps, and why not fewer.
+        With the name of a recurrence or of a let marked `ring`, explain how many of its rows the compiled program
+        keeps, why not fewer, and which elements it does not store.
 
         >>> import atl
         >>> n = atl.sizes("n", min=1)
@@ -218,7 +219,7 @@ class Session(Tactics, SessionBase):
         y: one row is kept, in the result; each element of row p - 1 is read before it is replaced
         """
         if isinstance(number, str):
-            return display.Explanation(compiling.row_storage(self, number), (), of_call=False)
+            return display.Explanation(compiling.storage_reasons(self, number), (), of_call=False)
         if type(number) is not int or not -len(self._calls) <= number < len(self._calls):
             if not self._calls:
                 raise InvalidArgument("no call to explain yet", required="a call of this session")

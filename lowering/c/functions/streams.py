@@ -1,4 +1,4 @@
-"""C functions for non-temporal stores of whole cache lines."""
+"""C functions for stores of whole cache lines."""
 
 from __future__ import annotations
 
@@ -11,6 +11,14 @@ _BEGINS: Final = f"""\
 static inline int begins_line(const void *array, int64_t at, size_t size)
 {{
     return ((uintptr_t)array + (uintptr_t)at * size) % {LINE_BYTES} == 0;
+}}
+"""
+
+_TO_LINE: Final = f"""\
+/* Return the number of elements from this one to the next cache line. */
+static inline int64_t elements_to_line(const void *element, size_t size)
+{{
+    return (int64_t)(-(uintptr_t)element % {LINE_BYTES} / size);
 }}
 """
 
@@ -44,5 +52,10 @@ static inline void stream_fence(void)
 }
 """
 
-STREAMS: Final = {"begins_line": _BEGINS, "stream_line": _STORED, "stream_fence": _ORDERED}
+STREAMS: Final = {
+    "begins_line": _BEGINS,
+    "elements_to_line": _TO_LINE,
+    "stream_line": _STORED,
+    "stream_fence": _ORDERED,
+}
 """The functions, by name."""
