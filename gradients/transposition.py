@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from atl.core import terms
-from atl.core.index import bound, shift
+from atl.core.index import bound, ceildiv, shift
 from atl.core.substitution import shift_term
 from atl.core.terms import Expr
 from atl.core.traversal import Path, subterms
@@ -85,11 +85,14 @@ class Transposition:
                     assert_never(v)
 
     def _equalise_extents(self, path: Path, v: Expr) -> None:
-        """Write the extents of a pairing as those of its second operand, where they are written differently.
+        """Write the extents of a pairing as the rules do, for its second operand.
 
-        A program writes ⌈3 / n⌉ as 2 // n + 1 if n is positive, but the type of `split` does not.
+        A program writes ⌈3 / n⌉ as 2 // n + 1 if n is positive, and the type of `split` is ⌈n / n⌉ = 1.
         """
-        for depth, extent in enumerate(v.type.shape):
+        extents = v.type.shape
+        if isinstance(v, terms.Reshape) and isinstance(v.op, terms.Split):
+            extents = (ceildiv(v.operand.type.shape[0], v.op.by), *extents[1:])
+        for depth, extent in enumerate(extents):
             at = (*path, *(0,) * depth)
             loop, wanted = self.work.term(at), shift(extent, depth)
             assert isinstance(loop, terms.Reduce)
