@@ -7,6 +7,7 @@ turns a pairing with a tangent into a collected term, by one rule for each const
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import assert_never
 
@@ -59,8 +60,8 @@ class Transposition:
                     inside = (*path, *(0,) * rank, 1, *(0,) * rank)
                     if not work.attempt("adjoint_of_access", path) and not work.attempt("access_guard", inside):
                         raise no_step("access")
-                case terms.Let(value):
-                    self._push_let(path, known, is_tangent=self._reads_tangent(value, known))
+                case terms.Let():
+                    self._push_let(path, known)
                     return
                 case terms.Gen():
                     self._adjoint("gen", path)
@@ -128,13 +129,35 @@ class Transposition:
 
     def push_below(self, path: Path, known: Known) -> None:
         """Collect a sum or a guard around a pairing."""
+        if self._move_let_out(path):
+            self._collect_let(path, known, self.push_below)
+            return
         self.push((*path, 0), known)
         self.move_out(path)
 
-    def _push_let(self, path: Path, known: Known, *, is_tangent: bool) -> None:
+    def _move_let_out(self, path: Path) -> bool:
+        """Move a let of a tangent out of the sum at a path, if the let does not depend on the sum's index."""
         work = self.work
+        _, v, _ = operands_of(work.term((*path, 0)))
+        if not (isinstance(v, terms.Let) and isinstance(work.term(path), terms.Reduce)):
+            return False
+        before = work.checkpoint
+        if work.attempt("adjoint_of_let", (*path, 0)) and work.attempt("ll_sum_indep", path):
+            return True
+        work.rollback(before)
+        return False
+
+    def _push_let(self, path: Path, known: Known) -> None:
         self._adjoint("let", path)
-        self.push((*path, 1), (*known, is_tangent))
+        self._collect_let(path, known, self.push)
+
+    def _collect_let(self, path: Path, known: Known, push: Callable[[Path, Known], None]) -> None:
+        """Collect a let around a pairing, or around a sum of pairings, which `push` collects."""
+        work = self.work
+        let = work.term(path)
+        assert isinstance(let, terms.Let)
+        is_tangent = reads(let.value, self._directions, known)
+        push((*path, 1), (*known, is_tangent))
         if not is_tangent:
             return
         inside = self.below_lets((*path, 1))
@@ -250,9 +273,6 @@ class Transposition:
         while isinstance(self.work.term(path), terms.Let):
             path = (*path, 1)
         return path
-
-    def _reads_tangent(self, e: Expr, known: Known) -> bool:
-        return reads(e, self._directions, known)
 
 
 def _word(v: Expr) -> str:
