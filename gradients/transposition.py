@@ -7,15 +7,15 @@ turns a pairing with a tangent into a collected term, by one rule for each const
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import assert_never
 
 from atl.core import terms
 from atl.core.index import bound, ceildiv, shift
-from atl.core.substitution import shift_term
+from atl.core.substitution import free_positions, shift_term
 from atl.core.terms import Expr
-from atl.core.traversal import Path, subterms
+from atl.core.traversal import Path, children, subterms
 from gradients.pairings import COTANGENT, Known, is_addition, is_read, no_step, operands_of, reads, too_many_dimensions
 from gradients.recurrences import push_recurrence
 from rewrites.derivation import Derivation
@@ -129,7 +129,7 @@ class Transposition:
 
     def push_below(self, path: Path, known: Known) -> None:
         """Collect a sum or a guard around a pairing."""
-        if self._move_let_out(path):
+        if self._move_let_out(path) or self._bind_read(path, known):
             self._collect_let(path, known, self.push_below)
             return
         self.push((*path, 0), known)
@@ -145,6 +145,20 @@ class Transposition:
         if work.attempt("adjoint_of_let", (*path, 0)) and work.attempt("ll_sum_indep", path):
             return True
         work.rollback(before)
+        return False
+
+    def _bind_read(self, path: Path, known: Known) -> bool:
+        """Bind a tangent outside of the sum at a path, if iterations read elements of it.
+
+        Otherwise each iteration adds a whole tensor to the gradient.
+        """
+        loop = self.work.term(path)
+        if not isinstance(loop, terms.Reduce):
+            return False
+        for inner, e in _read_inside(loop):
+            if not is_read(e) and reads(e, self._directions, known):
+                bind(self.work, path, inner, "t")
+                return True
         return False
 
     def _push_let(self, path: Path, known: Known) -> None:
@@ -273,6 +287,18 @@ class Transposition:
         while isinstance(self.work.term(path), terms.Let):
             path = (*path, 1)
         return path
+
+
+def _read_inside(e: Expr, path: Path = (), indices: int = 0, tensors: int = 0) -> Iterator[tuple[Path, Expr]]:
+    """Yield the tensors of which a term reads elements under no condition, if no binder in it binds what they read."""
+    for position, child in enumerate(children(e)):
+        inner, crossed = indices + child.indices, tensors + child.tensors
+        if isinstance(e, terms.Access) and not isinstance(child.expr, terms.Access):
+            of_indices, of_tensors = free_positions(child.expr)
+            if min(of_indices, default=inner) >= inner and min(of_tensors, default=crossed) >= crossed:
+                yield (*path, position), shift_term(child.expr, -inner, -crossed)
+        if not isinstance(e, terms.Guard | terms.Select):
+            yield from _read_inside(child.expr, (*path, position), inner, crossed)
 
 
 def _word(v: Expr) -> str:
