@@ -60,8 +60,8 @@ class Transposition:
                     inside = (*path, *(0,) * rank, 1, *(0,) * rank)
                     if not work.attempt("adjoint_of_access", path) and not work.attempt("access_guard", inside):
                         raise no_step("access")
-                case terms.Let():
-                    self._push_let(path, known)
+                case terms.Let(value):
+                    self._push_let(path, known, value)
                     return
                 case terms.Gen():
                     self._adjoint("gen", path)
@@ -161,7 +161,9 @@ class Transposition:
                 return True
         return False
 
-    def _push_let(self, path: Path, known: Known) -> None:
+    def _push_let(self, path: Path, known: Known, value: Expr) -> None:
+        if value.type.rank > MAX_ELEMENT_RANK:
+            raise too_many_dimensions(value.type.rank)
         self._adjoint("let", path)
         self._collect_let(path, known, self.push)
 
