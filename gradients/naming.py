@@ -216,7 +216,7 @@ def _by_elements(work: Derivation, path: Path, other: Expr) -> bool:
 
 
 def _reduced(work: Derivation, path: Path, other: Expr) -> bool:
-    """Unfold a let or a reshape operator, read an element, or remove a true guard, unless the other has the same form."""
+    """Unfold a let or a reshape operator, read an element, or remove a true guard, unless both terms have one form."""
     match work.term(path):
         case terms.Let(value) if not isinstance(other, terms.Let) or other.value.type != value.type:
             return work.attempt("unfold_let", path)

@@ -18,7 +18,7 @@ Indices: TypeAlias = tuple[int, ...]
 SAMPLES: Final = 8
 """Minimum number of iterations that are counted if they differ; at most 23 are.
 
-Their distance is odd, so that iterations of a strided convolution, of which every other one is cheap, are counted alike.
+Their distance is odd, because every other iteration of a convolution with stride 2 has fewer terms.
 """
 
 
@@ -80,13 +80,11 @@ class _Counter:
                 assert_never(e)
 
     def _element_of(self, tensor: terms.Expr, indices: Indices) -> float:
-        """Return the number of operations for one element of the first dimension; a recurrence computes all elements."""
+        """Return the number of operations for an element of the first dimension; a recurrence computes all elements."""
         if isinstance(tensor, terms.Let):
             return self.count(tensor.value, indices) + self._element_of(tensor.body, indices)
-        whole, read = self.count(tensor, indices), tensor
-        while isinstance(read, terms.Access):
-            read = read.tensor
-        return whole if isinstance(read, terms.Rec) else whole / max(1, self._value(tensor.type.shape[0], indices))
+        whole = self.count(tensor, indices)
+        return whole if _is_of_recurrence(tensor) else whole / max(1, self._value(tensor.type.shape[0], indices))
 
     def _added(self, e: terms.Expr, indices: Indices) -> int:
         """Return the number of additions that add a term to a tensor: a placed term is added where it is placed."""
@@ -135,6 +133,11 @@ class _Counter:
                 found |= {k - child.indices for k in self._positions(child.expr) if k >= child.indices}
             self._bounds[e] = frozenset(found)
         return self._bounds[e]
+
+
+def _is_of_recurrence(e: terms.Expr) -> bool:
+    """Return whether a term is a recurrence, or a part of one."""
+    return isinstance(e, terms.Rec) or (isinstance(e, terms.Access) and _is_of_recurrence(e.tensor))
 
 
 def _is_scatter(e: terms.Expr) -> bool:
