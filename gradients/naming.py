@@ -216,12 +216,14 @@ def _by_elements(work: Derivation, path: Path, other: Expr) -> bool:
 
 
 def _reduced(work: Derivation, path: Path, other: Expr) -> bool:
-    """Unfold a let, read an element of a term, or remove a true guard, unless the other term has the same form."""
+    """Unfold a let or a reshape operator, read an element, or remove a true guard, unless both terms have one form."""
     match work.term(path):
-        case terms.Let() if not isinstance(other, terms.Let):
+        case terms.Let(value) if not isinstance(other, terms.Let) or other.value.type != value.type:
             return work.attempt("unfold_let", path)
         case terms.Access() as e if not isinstance(other, terms.Access) or type(_read(e)) is not type(_read(other)):
             return bool(reduce_accesses(work, path))
+        case terms.Reshape(op) if isinstance(other, terms.Gen):
+            return work.attempt(f"unfold_{op.form.word}", path)
         case terms.Guard() if not isinstance(other, terms.Guard):
             return decided(work, work.cursor(path))
         case _:

@@ -232,6 +232,8 @@ def _collapse(work: Derivation, path: Path) -> None:
         if isinstance(cursor.term, terms.Reduce):
             guard_to_bound(work, cursor.path)
     simplify_guards(work, path)
+    while work.sweep(["guard_add", "sum_add"], path, reverse=True) + work.sweep(["let_share_add"], path):
+        pass
 
 
 def _eliminated(work: Derivation, path: Path) -> bool:

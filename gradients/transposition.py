@@ -7,14 +7,15 @@ turns a pairing with a tangent into a collected term, by one rule for each const
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import assert_never
 
 from atl.core import terms
-from atl.core.index import bound, shift
-from atl.core.substitution import shift_term
+from atl.core.index import bound, ceildiv, shift
+from atl.core.substitution import free_positions, shift_term
 from atl.core.terms import Expr
-from atl.core.traversal import Path, subterms
+from atl.core.traversal import Path, children, subterms
 from gradients.pairings import COTANGENT, Known, is_addition, is_read, no_step, operands_of, reads, too_many_dimensions
 from gradients.recurrences import push_recurrence
 from rewrites.derivation import Derivation
@@ -60,7 +61,7 @@ class Transposition:
                     if not work.attempt("adjoint_of_access", path) and not work.attempt("access_guard", inside):
                         raise no_step("access")
                 case terms.Let(value):
-                    self._push_let(path, known, is_tangent=self._reads_tangent(value, known))
+                    self._push_let(path, known, value)
                     return
                 case terms.Gen():
                     self._adjoint("gen", path)
@@ -85,11 +86,14 @@ class Transposition:
                     assert_never(v)
 
     def _equalise_extents(self, path: Path, v: Expr) -> None:
-        """Write the extents of a pairing as those of its second operand, where they are written differently.
+        """Write the extents of a pairing as the rules do, for its second operand.
 
-        A program writes ⌈3 / n⌉ as 2 // n + 1 if n is positive, but the type of `split` does not.
+        A program writes ⌈3 / n⌉ as 2 // n + 1 if n is positive, and the type of `split` is ⌈n / n⌉ = 1.
         """
-        for depth, extent in enumerate(v.type.shape):
+        extents = v.type.shape
+        if isinstance(v, terms.Reshape) and isinstance(v.op, terms.Split):
+            extents = (ceildiv(v.operand.type.shape[0], v.op.by), *extents[1:])
+        for depth, extent in enumerate(extents):
             at = (*path, *(0,) * depth)
             loop, wanted = self.work.term(at), shift(extent, depth)
             assert isinstance(loop, terms.Reduce)
@@ -125,13 +129,51 @@ class Transposition:
 
     def push_below(self, path: Path, known: Known) -> None:
         """Collect a sum or a guard around a pairing."""
+        if self._move_let_out(path) or self._bind_read(path, known):
+            self._collect_let(path, known, self.push_below)
+            return
         self.push((*path, 0), known)
         self.move_out(path)
 
-    def _push_let(self, path: Path, known: Known, *, is_tangent: bool) -> None:
+    def _move_let_out(self, path: Path) -> bool:
+        """Move a let of a tangent out of the sum at a path, if the let does not depend on the sum's index."""
         work = self.work
+        _, v, _ = operands_of(work.term((*path, 0)))
+        if not (isinstance(v, terms.Let) and isinstance(work.term(path), terms.Reduce)):
+            return False
+        before = work.checkpoint
+        if work.attempt("adjoint_of_let", (*path, 0)) and work.attempt("ll_sum_indep", path):
+            return True
+        work.rollback(before)
+        return False
+
+    def _bind_read(self, path: Path, known: Known) -> bool:
+        """Bind a tangent outside of the sum at a path, if iterations read elements of it.
+
+        Otherwise each iteration adds a whole tensor to the gradient.
+        """
+        loop = self.work.term(path)
+        if not isinstance(loop, terms.Reduce):
+            return False
+        for inner, e in _read_inside(loop):
+            if not is_read(e) and reads(e, self._directions, known):
+                bind(self.work, path, inner, "t")
+                return True
+        return False
+
+    def _push_let(self, path: Path, known: Known, value: Expr) -> None:
+        if value.type.rank > MAX_ELEMENT_RANK:
+            raise too_many_dimensions(value.type.rank)
         self._adjoint("let", path)
-        self.push((*path, 1), (*known, is_tangent))
+        self._collect_let(path, known, self.push)
+
+    def _collect_let(self, path: Path, known: Known, push: Callable[[Path, Known], None]) -> None:
+        """Collect a let around a pairing, or around a sum of pairings, which `push` collects."""
+        work = self.work
+        let = work.term(path)
+        assert isinstance(let, terms.Let)
+        is_tangent = reads(let.value, self._directions, known)
+        push((*path, 1), (*known, is_tangent))
         if not is_tangent:
             return
         inside = self.below_lets((*path, 1))
@@ -248,8 +290,17 @@ class Transposition:
             path = (*path, 1)
         return path
 
-    def _reads_tangent(self, e: Expr, known: Known) -> bool:
-        return reads(e, self._directions, known)
+
+def _read_inside(e: Expr, path: Path = (), indices: int = 0, tensors: int = 0) -> Iterator[tuple[Path, Expr]]:
+    """Yield the tensors of which a term reads elements under no condition, if no binder in it binds what they read."""
+    for position, child in enumerate(children(e)):
+        inner, crossed = indices + child.indices, tensors + child.tensors
+        if isinstance(e, terms.Access) and not isinstance(child.expr, terms.Access):
+            of_indices, of_tensors = free_positions(child.expr)
+            if min(of_indices, default=inner) >= inner and min(of_tensors, default=crossed) >= crossed:
+                yield (*path, position), shift_term(child.expr, -inner, -crossed)
+        if not isinstance(e, terms.Guard | terms.Select):
+            yield from _read_inside(child.expr, (*path, position), inner, crossed)
 
 
 def _word(v: Expr) -> str:

@@ -16,7 +16,10 @@ from atl.meaning.arguments import AnyArray, index_elements
 Indices: TypeAlias = tuple[int, ...]
 """The values of the surrounding indices, innermost last."""
 SAMPLES: Final = 8
-"""Minimum number of iterations that are counted if they differ; at most 15 are."""
+"""Minimum number of iterations that are counted if they differ; at most 23 are.
+
+Their distance is odd, because every other iteration of a convolution with stride 2 has fewer terms.
+"""
 
 
 def operations(program: Program, sizes: Mapping[str, int], arrays: Mapping[str, AnyArray]) -> float:
@@ -77,11 +80,11 @@ class _Counter:
                 assert_never(e)
 
     def _element_of(self, tensor: terms.Expr, indices: Indices) -> float:
-        """Return the number of operations for one element of the first dimension; a recurrence computes all rows."""
+        """Return the number of operations for an element of the first dimension; a recurrence computes all elements."""
         if isinstance(tensor, terms.Let):
             return self.count(tensor.value, indices) + self._element_of(tensor.body, indices)
         whole = self.count(tensor, indices)
-        return whole if isinstance(tensor, terms.Rec) else whole / max(1, self._value(tensor.type.shape[0], indices))
+        return whole if _is_of_recurrence(tensor) else whole / max(1, self._value(tensor.type.shape[0], indices))
 
     def _added(self, e: terms.Expr, indices: Indices) -> int:
         """Return the number of additions that add a term to a tensor: a placed term is added where it is placed."""
@@ -106,7 +109,7 @@ class _Counter:
         first, last = (self._value(getattr(e, bound), indices) for bound in (binder.low, binder.high))
         if first >= last:
             return 0.0
-        every = max(1, (last - first) // SAMPLES if 0 in self._positions(child.expr) else last - first)
+        every = last - first if 0 not in self._positions(child.expr) else max(0, (last - first) // SAMPLES - 1) | 1
         sampled = range(first + (last - first - 1) % every // 2, last, every)
         return (last - first) * sum(self.count(child.expr, (*indices, k)) for k in sampled) / len(sampled)
 
@@ -130,6 +133,11 @@ class _Counter:
                 found |= {k - child.indices for k in self._positions(child.expr) if k >= child.indices}
             self._bounds[e] = frozenset(found)
         return self._bounds[e]
+
+
+def _is_of_recurrence(e: terms.Expr) -> bool:
+    """Return whether a term is a recurrence, or a part of one."""
+    return isinstance(e, terms.Rec) or (isinstance(e, terms.Access) and _is_of_recurrence(e.tensor))
 
 
 def _is_scatter(e: terms.Expr) -> bool:

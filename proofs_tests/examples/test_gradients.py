@@ -25,7 +25,9 @@ LIGHT: Final = ("softmax, keeping", "stencil", "wave step", "embedding", "SpMV")
 """Gradients whose derivations are short. The others are checked in the long run of the tests."""
 ALL: Final = [each if each in LIGHT else pytest.param(each, marks=pytest.mark.long) for each in SHIPPED]
 MOST_STEPS: Final = 150
-MOST_COST: Final = {"product": 2.01, "batched product": 2.01, "convolution": 2.1, "2-D convolution": 2.1}
+MOST_COST: Final = {
+    "product": 2.01, "batched product": 2.01, "convolution": 2.1, "strided convolution": 2.1, "2-D convolution": 2.1,
+}  # fmt: skip
 
 
 @cache

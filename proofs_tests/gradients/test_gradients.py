@@ -116,6 +116,13 @@ def test_lets_move_out_of_reshape_operators() -> None:
     assert operations(atl.gradient(flat, "A").program, sizes, {}) <= 4.2 * operations(flat, sizes, {})
 
 
+def test_rows_as_long_as_the_tensor_cost_no_more() -> None:
+    x = atl.tensor("x", N1, M, **F)
+    rows = program("rows", [x], atl.split(N1, atl.cos(x)))
+    sizes = {"n": 16, "m": 16}
+    assert operations(atl.gradient(rows, "x").program, sizes, {}) <= 3 * operations(rows, sizes, {})
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("name", NAMED)
 def test_certificate_replays(name: str, tmp_path: Path) -> None:
@@ -202,7 +209,7 @@ def recurrent_network() -> atl.Tensor:
     return atl.iterate(M, X, step)
 
 
-N2 = atl.sizes("n", min=2)
+N1, N2 = atl.sizes("n", min=1), atl.sizes("n", min=2)
 RECURRENCES = {
     "sums": (program("sums", [X], atl.rec(N, lambda p, y: previous(y, p) + X[p])), 2.0),
     "padded": (program("padded", [X], atl.padl(2, atl.rec(N, lambda p, y: previous(y, p) + X[p]))), 2.5),
@@ -223,6 +230,18 @@ def test_gradient_of_a_recurrence_agrees_with_dual_numbers(name: str) -> None:
     assert moves
     sizes = {"n": 24, "m": 24}
     assert operations(made.program, sizes, {}) <= most * operations(p, sizes, {})
+
+
+@pytest.mark.long
+def test_contributions_to_earlier_rows_share_a_let() -> None:
+    def step(s: atl.IndexExpr, u: atl.Tensor) -> atl.Tensor:
+        return atl.let(atl.tanh(u), lambda t: atl.gen(N, lambda i: atl.select(i >= 2, t[i] * u[0], t[i])))
+
+    p = program("p", [X], atl.iterate(M, X, step))
+    found, made, _, moves = differences(p, SIZES, arrays_of(p), np.random.default_rng(1))
+    assert not found
+    assert moves
+    assert str(made.program).count("tanh") == 2, "one in the rows, and one in their cotangents"
 
 
 @pytest.mark.long

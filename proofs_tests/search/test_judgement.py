@@ -217,6 +217,19 @@ def test_operations_are_counted_with_the_lengths_of_sparse_rows() -> None:
     assert operations(sparse, {"n": 3, "k": 9}, {"pos": np.array([0, 5, 5, 9])}) == 3 + 9
 
 
+def test_an_element_of_a_row_of_a_recurrence_counts_as_all_rows() -> None:
+    rows = "(rec[1 <= p < n + 1] y from ⊞[i < 1] x in ⊞[j < m] 2 * y[p - 1, j])[n, 0]"
+    steps = atl.parse(f"f (x : float32[m], n : size) : float32 given 1 <= m := {rows}")
+    assert operations(steps, {"n": 10, "m": 5}, {}) >= 10 * 5
+
+
+@pytest.mark.parametrize("n", [128, 130, 1024])
+def test_iterations_of_which_every_other_one_is_shorter_are_sampled_alike(n: int) -> None:
+    """The sum has no term for even iterations, and one for odd ones."""
+    strided = atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] Σ[k < i % 2] x[k]")
+    assert operations(strided, {"n": n}, {}) == pytest.approx(1.5 * n, rel=0.1)
+
+
 def test_result_whose_bound_takes_too_long_is_reported() -> None:
     contest = measure(TWICE, SIZES)
     candidate = contest.candidate(TWICE)
