@@ -30,8 +30,12 @@ Inductive operator : Type :=
   | Truncate_left (n by_ : Z)
   | Truncate_right (n by_ : Z)
   | Place (at_ : Z).
-(* Storage of a let: a scalar variable, or a buffer with its contents before its first store and after it is freed. *)
-Inductive home : Type := Variable_ (zeroed : bool) | Buffer (zeroed : bool) (count : Z) (before after : tensor).
+(* Storage of a let: a scalar variable; a buffer; or a buffer in memory m, which is reserved outside of a loop. Buffers
+   have contents before the first store and after they are freed. *)
+Inductive home : Type :=
+  | Variable_ (zeroed : bool)
+  | Buffer (zeroed : bool) (count : Z) (before after : tensor)
+  | Hoisted (zeroed : bool) (count m capacity : Z) (before after : tensor).
 Inductive term : Type :=
   | Leaf (x : leaf)
   | Gen (lo hi : Z) (e : Z -> term)
@@ -40,6 +44,7 @@ Inductive term : Type :=
   | Filled (b : bool) (shape : list Z) (e : term)  (* a guard that stores zeros where it is false *)
   | Select (b : bool) (x y : term)
   | Bind (u : Z) (shape : list Z) (h : home) (x e : term)
+  | Reserve (m capacity : Z) (before after : tensor) (e : term)
   | Reshape (o : operator) (e : term)
   | Concat (n m : Z) (x y : term).
 
@@ -77,6 +82,7 @@ Fixpoint meaning (v : environment) (e : term) : tensor :=
   | Guard b e | Filled b _ e => guard b (meaning v e)
   | Select b x y => select b (meaning v x) (meaning v y)
   | Bind u _ _ x e => bind (meaning v x) (fun t => meaning (extend v u t) e)
+  | Reserve m _ before _ e => meaning (extend v m before) e
   | Reshape o e => reshaped o (meaning v e)
   | Concat n _ x y => concat n (meaning v x) (meaning v y)
   end.
@@ -110,9 +116,14 @@ Definition begins (u : Z) (shape : list Z) (h : home) : list statement :=
   | Variable_ true => [Assign u [] [] [] (Number (integer 0))]
   | Variable_ false => []
   | Buffer zeroed count before _ => [Storage u shape count (Own count) (if zeroed then zeros else before)]
+  | Hoisted zeroed count m capacity before _ =>
+      [Storage u shape count (Of m capacity) (if zeroed then zeros else before)]
   end.
 Definition ends_with (u : Z) (shape : list Z) (h : home) : list statement :=
-  match h with Variable_ _ => [] | Buffer _ _ _ after => [Storage u [] 1 (Freed shape) after] end.
+  match h with
+  | Variable_ _ => []
+  | Buffer _ _ _ after | Hoisted _ _ _ _ _ after => [Storage u [] 1 (Freed shape) after]
+  end.
 Definition store (adding : bool) (u : Z) (shape p : list Z) (x : value) : statement :=
   if adding then Accumulate add u shape shape p x else Assign u shape shape p x.
 Fixpoint zeros_in (shape : list Z) (u : Z) (cells : list Z) (to : list Z -> list Z) (adding : bool) : list statement :=
@@ -135,6 +146,9 @@ Fixpoint lower (e : term) (u : Z) (shape : list Z) (to : list Z -> list Z) (addi
   | Select b x y => [When b (block (lower x u shape to adding)); When (negb b) (block (lower y u shape to adding))]
   | Bind v own h x e =>
       begins v own h ++ lower x v own (fun p => p) false ++ lower e u shape to adding ++ ends_with v own h
+  | Reserve m capacity before after e =>
+      Storage m [capacity] capacity (Own capacity) before :: lower e u shape to adding ++
+      [Storage m [] 1 (Freed [capacity]) after]
   | Reshape o e => lower e u shape (fun p => to (moved o p)) adding
   | Concat n m x y =>
       lower x u shape (fun p => to (moved (Pad_right n m) p)) adding ++
@@ -173,7 +187,7 @@ Fixpoint stored (e : term) (p : list Z) : bool :=
   | Guard b e => b && stored e p
   | Filled b _ e => if b then stored e p else true
   | Select b x y => if b then stored x p else stored y p
-  | Bind _ _ _ _ e => stored e p
+  | Bind _ _ _ _ e | Reserve _ _ _ _ e => stored e p
   | Reshape o e => present o p && stored e (origin o p)
   | Concat n _ x y => match p with i :: r => if i <? n then stored x p else stored y (i - n :: r) | [] => false end
   end.
@@ -213,7 +227,7 @@ Fixpoint assigned (e : term) : Prop :=
   | Gen lo hi e => forall i, lo <= i < hi -> assigned (e i)
   | Guard b e | Filled b _ e => b = true -> assigned e
   | Select b x y => (b = true -> assigned x) /\ (b = false -> assigned y)
-  | Bind _ _ _ _ e | Reshape _ e => assigned e
+  | Bind _ _ _ _ e | Reserve _ _ _ _ e | Reshape _ e => assigned e
   | Concat _ _ x y => assigned x /\ assigned y
   end.
 (* The storage of lets and sums is distinct from that in use. *)
@@ -225,6 +239,7 @@ Fixpoint fresh (used : list Z) (e : term) : Prop :=
   | Guard _ e | Filled _ _ e | Reshape _ e => fresh used e
   | Select _ x y | Concat _ _ x y => fresh used x /\ fresh used y
   | Bind v _ _ x e => ~ In v used /\ fresh (v :: used) x /\ fresh (v :: used) e
+  | Reserve m _ _ _ e => ~ In m used /\ fresh (m :: used) e
   end.
 Definition scope : Type := list (Z * list Z).
 Fixpoint ok_leaf (k : scope) (x : leaf) : Prop :=
@@ -237,11 +252,14 @@ Fixpoint ok_leaf (k : scope) (x : leaf) : Prop :=
   | Guarded b x => b = true -> ok_leaf k x
   | Pick b x y => (b = true -> ok_leaf k x) /\ (b = false -> ok_leaf k y)
   end.
-Definition holds_all (shape : list Z) (h : home) (x : term) : Prop :=
+Definition holds_all (k : scope) (shape : list Z) (h : home) (x : term) : Prop :=
   match h with
   | Variable_ zeroed => shape = [] /\ (zeroed = true \/ assigned x /\ stored x [] = true)
   | Buffer zeroed count _ _ =>
       count = size shape /\ (zeroed = true \/ assigned x /\ forall p, within shape p -> stored x p = true)
+  | Hoisted zeroed count m capacity _ _ =>
+      (In (m, [capacity]) k /\ count <= capacity /\ count = size shape) /\
+      (zeroed = true \/ assigned x /\ forall p, within shape p -> stored x p = true)
   end.
 (* A term has a shape, its reads are in bounds, and truncations cut only padding. *)
 Fixpoint ok (k : scope) (e : term) (shape : list Z) : Prop :=
@@ -252,7 +270,8 @@ Fixpoint ok (k : scope) (e : term) (shape : list Z) : Prop :=
   | Guard b e => b = true -> ok k e shape
   | Filled b own e => own = shape /\ (b = true -> ok k e shape)
   | Select b x y => (b = true -> ok k x shape) /\ (b = false -> ok k y shape)
-  | Bind v own h x e => ok k x own /\ ok ((v, own) :: k) e shape /\ holds_all own h x
+  | Bind v own h x e => ok k x own /\ ok ((v, own) :: k) e shape /\ holds_all k own h x
+  | Reserve m capacity _ _ e => ok ((m, [capacity]) :: k) e shape
   | Reshape o e => fits o shape /\ ok k e (operand o shape) /\
       forall p, within (operand o shape) p -> stored e p = true -> kept_by o p = true
   | Concat n m x y =>
@@ -329,7 +348,7 @@ Proof. induction shape as [|n shape IH]; intros [|i p] W; try easy. apply IH, W.
 Theorem padding_is_zero e : forall k v shape p, ok k e shape -> within shape p -> stored e p = false ->
   meaning v e p = zero.
 Proof.
-  induction e as [x|lo hi e IH|variable lo hi e IH|b e IH|b own e IH|b x IHx y IHy|u own h x IHx e IHe|o e IH|n m x IHx y IHy];
+  induction e as [x|lo hi e IH|variable lo hi e IH|b e IH|b own e IH|b x IHx y IHy|u own h x IHx e IHe|m capacity before after e IH|o e IH|n m x IHx y IHy];
     cbn [ok stored meaning]; intros k v shape p O W F.
   - discriminate F.
   - destruct shape as [|n s]; [contradiction O|]. destruct O as [-> O], p as [|i r]; [contradiction W|].
@@ -341,6 +360,7 @@ Proof.
   - unfold guard. destruct O as [_ O], b; [| reflexivity]. exact (IH k v shape p (O eq_refl) W F).
   - unfold select. destruct O as [X Y], b; eauto.
   - destruct O as (_ & O & _). eapply IHe; eauto.
+  - eapply IH; eauto.
   - destruct O as (A & O & _). rewrite (reshaped_at o _ shape p) by assumption.
     destruct (present o p) eqn:P; [| reflexivity]. destruct (origin_back o shape p A W P) as (W' & _ & _). eauto.
   - destruct shape as [|a s]; [contradiction O|]. destruct O as (-> & N & M & X & Y), p as [|i r]; [contradiction W|].
@@ -365,7 +385,7 @@ Qed.
 Lemma lower_spares w e : forall used u shape to adding, fresh used e -> In w used -> w <> u ->
   Forall (spares w) (lower e u shape to adding).
 Proof.
-  induction e as [x|lo hi e IH|variable lo hi e IH|b e IH|b own e IH|b x IHx y IHy|v own h x IHx e IHe|o e IH|n m x IHx y IHy];
+  induction e as [x|lo hi e IH|variable lo hi e IH|b e IH|b own e IH|b x IHx y IHy|v own h x IHx e IHe|m capacity before after e IH|o e IH|n m x IHx y IHy];
     cbn [fresh lower]; intros used u shape to adding F I D.
   - auto using spares_store.
   - repeat constructor. cbn. intros i. apply spares_block. eapply IH; eauto.
@@ -378,10 +398,12 @@ Proof.
   - repeat constructor; cbn; apply spares_block; [eauto | auto using zeros_spare].
   - destruct F. repeat constructor; cbn; apply spares_block; eauto.
   - destruct F as (N & X & E). assert (w <> v) by (intros ->; contradiction).
-    apply Forall_app. split; [destruct h as [[]|]; repeat constructor; assumption|].
+    apply Forall_app. split; [destruct h as [[]| |]; repeat constructor; assumption|].
     apply Forall_app. split; [apply (IHx (v :: used)); cbn; auto|].
     apply Forall_app. split; [apply (IHe (v :: used)); cbn; auto|].
     destruct h; repeat constructor; assumption.
+  - destruct F as [N F]. assert (w <> m) by (intros ->; contradiction). constructor; [assumption|].
+    apply Forall_app. split; [apply (IH (m :: used)); cbn; auto | repeat constructor; assumption].
   - eauto.
   - destruct F. apply Forall_app. split; eauto.
 Qed.
@@ -540,7 +562,7 @@ Proof.
 Qed.
 
 Lemma begins_spares w v own h : w <> v -> Forall (spares w) (begins v own h).
-Proof. intros D. destruct h as [[]|]; repeat constructor; exact D. Qed.
+Proof. intros D. destruct h as [[]| |]; repeat constructor; exact D. Qed.
 Lemma ends_spares w v own h : w <> v -> Forall (spares w) (ends_with v own h).
 Proof. intros D. destruct h; repeat constructor; exact D. Qed.
 Lemma bind_correct v own h x e : correct x -> correct e -> correct (Bind v own h x e).
@@ -557,9 +579,11 @@ Proof.
   { split; [left; reflexivity|]. intros w sh I. split; [right; eapply U; eauto | eauto]. }
   assert (Dv : distinct_cells x own (fun p => p)) by (intros p q _ _ E; exact E).
   assert (Z : assigned x /\ (forall p, within own p -> stored x p = true) \/ forall p, within own p -> s1 v p = zero).
-  { destruct h as [zeroed|zeroed count before after]; destruct A as [-> A].
-    - destruct zeroed; [right; intros [|? ?] []; subst s1; cbn; rewrite put_here; exact integer_0|].
+  { destruct h as [zeroed|zeroed count before after|zeroed count m capacity before after]; destruct A as [B A].
+    - subst own. destruct zeroed; [right; intros [|? ?] []; subst s1; cbn; rewrite put_here; exact integer_0|].
       destruct A as [|[A F]]; [discriminate|]. left. split; [exact A|]. intros [|? ?] []. exact F.
+    - destruct zeroed; [right; intros p _; subst s1; cbn; rewrite Z.eqb_refl; reflexivity|].
+      destruct A as [|A]; [discriminate | left; exact A].
     - destruct zeroed; [right; intros p _; subst s1; cbn; rewrite Z.eqb_refl; reflexivity|].
       destruct A as [|A]; [discriminate | left; exact A]. }
   assert (Sv : starts x own v (fun p => p) false s1).
@@ -586,6 +610,35 @@ Proof.
   split.
   - intros p P. rewrite L, V', K by exact P. reflexivity.
   - intros q A'. rewrite L, Q' by exact A'. apply K.
+Qed.
+
+Lemma reserve_correct m capacity before after e : correct e -> correct (Reserve m capacity before after e).
+Proof.
+  intros IH used k shape v u cells to adding s [N F] U O H D S.
+  set (s1 := run (Storage m [capacity] capacity (Own capacity) before) s).
+  set (rest := lower e u cells to adding).
+  change (run (block (lower (Reserve m capacity before after e) u cells to adding)) s) with
+    (run (block (rest ++ [Storage m [] 1 (Freed [capacity]) after])) s1).
+  rewrite run_app.
+  assert (Nu : u <> m) by (intros ->; apply N, U).
+  assert (Km : forall w shape, In (w, shape) k -> w <> m) by (intros w sh I ->; apply N; eapply U; eauto).
+  assert (K : forall q, s1 u q = s u q) by (intros q; subst s1; apply spared; exact Nu).
+  assert (H1 : holding ((m, [capacity]) :: k) (extend v m before) s1).
+  { intros w sh [[= <- <-]|I] p W; unfold extend.
+    - rewrite Z.eqb_refl. subst s1. cbn. rewrite Z.eqb_refl. reflexivity.
+    - destruct (Z.eqb_spec w m); [contradiction (Km w sh I e0)|]. subst s1. cbn.
+      destruct (Z.eqb_spec w m); [contradiction | eapply H; eauto]. }
+  assert (Ue : in_use (m :: used) ((m, [capacity]) :: k) u).
+  { split; [right; apply U|]. intros w sh [[= <- <-]|I]; [split; [left; reflexivity | auto]|].
+    split; [right|]; eapply U; eauto. }
+  assert (Se : starts e shape u to adding s1).
+  { intros B. destruct (S B) as [|Y]; [left; assumption | right]. intros p P. rewrite K. apply Y, P. }
+  destruct (IH (m :: used) _ shape _ u cells to adding s1 F Ue O H1 D Se) as [V Q]. fold rest in V, Q.
+  assert (L : forall t q, run (block [Storage m [] 1 (Freed [capacity]) after]) t u q = t u q).
+  { intros t q. apply spared. cbn. auto. }
+  split.
+  - intros p P. rewrite L, V, K by exact P. reflexivity.
+  - intros q A. rewrite L, Q by exact A. apply K.
 Qed.
 
 Lemma reshape_correct o e : correct e -> correct (Reshape o e).
@@ -672,7 +725,7 @@ Proof. induction shape; [apply leaf_correct | apply gen_correct; auto]. Qed.
 (* Lowering is correct: the nest stores the meaning of a term in its cells, and changes no other cell. *)
 Theorem lower_correct e : correct e.
 Proof.
-  induction e as [x|lo hi e IH|variable lo hi e IH|b e IH|b own e IH|b x IHx y IHy|v own h x IHx e IHe|o e IH|n m x IHx y IHy].
+  induction e as [x|lo hi e IH|variable lo hi e IH|b e IH|b own e IH|b x IHx y IHy|v own h x IHx e IHe|m capacity before after e IH|o e IH|n m x IHx y IHy].
   - apply leaf_correct.
   - exact (gen_correct lo hi e IH).
   - destruct variable as [r|]; [exact (variable_correct r lo hi e IH)|].
@@ -702,6 +755,7 @@ Proof.
     + intros q N. apply Q. intros p [W P]. apply N. split; [exact W | cbn in *; destruct b; auto].
   - exact (select_correct b x y IHx IHy).
   - exact (bind_correct v own h x e IHx IHe).
+  - exact (reserve_correct m capacity before after e IH).
   - exact (reshape_correct o e IH).
   - exact (concat_correct n m x y IHx IHy).
 Qed.
@@ -728,7 +782,7 @@ Qed.
 Lemma lower_lasts e live : forall used u cells to adding, fresh used e -> unused used live ->
   Forall (lasting live) (lower e u cells to adding).
 Proof.
-  induction e as [x|lo hi e IH|variable lo hi e IH|b e IH|b own e IH|b x IHx y IHy|v own h x IHx e IHe|o e IH|n m x IHx y IHy];
+  induction e as [x|lo hi e IH|variable lo hi e IH|b e IH|b own e IH|b x IHx y IHy|v own h x IHx e IHe|m capacity before after e IH|o e IH|n m x IHx y IHy];
     cbn [fresh lower]; intros used u cells to adding F N.
   - destruct adding; repeat constructor.
   - repeat constructor. cbn. intros i. apply lasting_block. eauto.
@@ -740,28 +794,35 @@ Proof.
   - repeat constructor; cbn; apply lasting_block; [eauto | apply zeros_last].
   - destruct F. repeat constructor; cbn; apply lasting_block; eauto.
   - destruct F as (V & X & E). repeat (apply Forall_app; split); eauto using unused_more.
-    + destruct h as [[]|]; repeat constructor. cbn. auto.
-    + destruct h; repeat constructor. cbn. auto.
+    + destruct h as [[]| |]; repeat constructor; cbn; auto.
+    + destruct h; repeat constructor; cbn; auto.
+  - destruct F as [V F]. constructor; [cbn; auto|]. apply Forall_app.
+    split; [eauto using unused_more | repeat constructor; cbn; auto].
   - eauto.
   - destruct F. apply Forall_app. split; eauto.
 Qed.
+Lemma with_begun used v own live : unused used live -> unused (v :: used) (fun w => if w =? v then own else live w).
+Proof.
+  intros N w K. destruct (Z.eqb_spec w v); [subst; contradiction K; left; reflexivity|].
+  apply N. intros J. apply K. right. exact J.
+Qed.
+Lemma begun_and_freed v own (live : Z -> list Z) : live v = [] ->
+  (fun w => if w =? v then [] else if w =? v then own else live w) = live.
+Proof. intros N. apply functional_extensionality. intros w. destruct (Z.eqb_spec w v); subst; auto. Qed.
 Lemma lower_begins_nothing e : forall live used u cells to adding, fresh used e -> unused used live ->
   begun live (block (lower e u cells to adding)) = live.
 Proof.
-  induction e as [x|lo hi e IH|variable lo hi e IH|b e IH|b own e IH|b x IHx y IHy|v own h x IHx e IHe|o e IH|n m x IHx y IHy];
+  induction e as [x|lo hi e IH|variable lo hi e IH|b e IH|b own e IH|b x IHx y IHy|v own h x IHx e IHe|
+    m capacity before after e IH|o e IH|n m x IHx y IHy];
     cbn [fresh lower]; intros live used u cells to adding F N; try reflexivity.
   - destruct adding; reflexivity.
   - destruct variable; [destruct adding|]; reflexivity.
-  - destruct F as (V & X & E). rewrite !begun_app. destruct h as [[]|zeroed count before after].
-    1, 2: cbn [begins ends_with block fold_right begun];
-      rewrite (IHx live (v :: used)), (IHe live (v :: used)); auto using unused_more.
-    cbn [begins ends_with block fold_right begun].
-    set (more := fun w => if w =? v then own else live w).
-    assert (M : unused (v :: used) more).
-    { intros w K. subst more. cbv beta. destruct (Z.eqb_spec w v); [subst; contradiction K; left; reflexivity|].
-      apply N. intros J. apply K. right. exact J. }
-    rewrite (IHx more (v :: used)), (IHe more (v :: used)) by assumption. subst more.
-    apply functional_extensionality. intros w. destruct (Z.eqb_spec w v); [subst; rewrite N by exact V|]; reflexivity.
+  - destruct F as (V & X & E). rewrite !begun_app. destruct h as [[]| |]; cbn [begins ends_with block fold_right begun].
+    1, 2: rewrite (IHx live (v :: used)), (IHe live (v :: used)); auto using unused_more.
+    all: rewrite (IHx _ (v :: used)), (IHe _ (v :: used)) by auto using with_begun; apply begun_and_freed; auto.
+  - destruct F as [V F]. cbn [block fold_right begun]. fold (block (lower e u cells to adding ++
+      [Storage m [] 1 (Freed [capacity]) after])). rewrite begun_app, (IH _ (m :: used)) by auto using with_begun.
+    apply begun_and_freed; auto.
   - eauto.
   - destruct F. rewrite begun_app. rewrite (IHx live used), (IHy live used); auto.
 Qed.
@@ -792,7 +853,7 @@ Theorem lower_safe e : forall used k shape u cells to adding live,
   (forall w own, In (w, own) k -> own = [] \/ live w = own) -> (forall p, inside e shape p -> within cells (to p)) ->
   safe live (block (lower e u cells to adding)).
 Proof.
-  induction e as [x|lo hi e IH|variable lo hi e IH|b e IH|b own e IH|b x IHx y IHy|v own h x IHx e IHe|o e IH|n m x IHx y IHy];
+  induction e as [x|lo hi e IH|variable lo hi e IH|b e IH|b own e IH|b x IHx y IHy|v own h x IHx e IHe|m capacity before after e IH|o e IH|n m x IHx y IHy];
     intros used k shape u cells to adding live F U O N C L W; cbn [lower block fold_right].
   - destruct O as [-> O]. split; [| exact I]. apply store_safe; [exact C | apply W; split; [exact I | reflexivity]|].
     eapply leaf_safe; eauto.
@@ -827,16 +888,20 @@ Proof.
   - destruct F as (V & Fx & Fe), O as (Ox & Oe & A).
     set (more := begun live (block (begins v own h))).
     assert (Mv : own = [] \/ more v = own).
-    { subst more. destruct h; [left; apply A | right]. cbn. rewrite Z.eqb_refl. reflexivity. }
+    { subst more. destruct h; [left; apply A | right..]; cbn; rewrite Z.eqb_refl; reflexivity. }
     assert (Mw : forall w, w <> v -> more w = live w).
-    { intros w D. subst more. destruct h as [[]|]; try reflexivity. cbn. destruct (Z.eqb_spec w v); [contradiction | reflexivity]. }
+    { intros w D. subst more. destruct h as [[]| |]; try reflexivity; cbn;
+        (destruct (Z.eqb_spec w v); [contradiction | reflexivity]). }
     assert (M : unused (v :: used) more).
     { intros w K. rewrite Mw by (intros ->; apply K; left; reflexivity). apply N. intros J. apply K. right. exact J. }
     assert (Kv : forall w sh, In (w, sh) k -> w <> v) by (intros w sh J ->; apply V; eapply U; eauto).
     assert (Nu : u <> v) by (intros ->; apply V, U).
     apply safe_app; [| fold more; apply safe_app; [| apply safe_app]].
-    + destruct h as [[]|zeroed count before after]; [split; [repeat split; left; reflexivity | exact I] | exact I |].
-      destruct A as [-> _]. cbn. repeat split; lia.
+    + destruct h as [[]|zeroed count before after|zeroed count m capacity before after];
+        [split; [repeat split; left; reflexivity | exact I] | exact I | |].
+      * destruct A as [-> _]. cbn. repeat split; lia.
+      * destruct A as [(J & Q & ->) _]. cbn. destruct (L m [capacity] J) as [B|B]; [discriminate B|].
+        repeat split; [lia | exact B | exact Q].
     + apply (IHx (v :: used) k own); auto.
       * split; [left; reflexivity|]. intros w sh J. split; [right; eapply U; eauto | eauto].
       * intros w sh J. rewrite Mw by eauto. eauto.
@@ -848,7 +913,22 @@ Proof.
       * rewrite Mw by exact Nu. exact C.
       * intros w sh [[= <- <-]|J]; [exact Mv | rewrite Mw by eauto; eauto].
     + rewrite (lower_begins_nothing x more (v :: used)), (lower_begins_nothing e more (v :: used)) by assumption.
-      destruct h; cbn; auto. repeat split; [lia|]. subst more. cbn. rewrite Z.eqb_refl. reflexivity.
+      destruct h; [exact I | |]; cbn; repeat split; try lia; subst more; cbn; rewrite Z.eqb_refl; reflexivity.
+  - destruct F as [V F]. set (more := fun w => if w =? m then [capacity] else live w).
+    assert (M : unused (m :: used) more) by (apply with_begun, N).
+    assert (Mw : forall w, w <> m -> more w = live w).
+    { intros w D. subst more. cbv beta. destruct (Z.eqb_spec w m); [contradiction | reflexivity]. }
+    assert (Km : forall w sh, In (w, sh) k -> w <> m) by (intros w sh J ->; apply V; eapply U; eauto).
+    assert (Nu : u <> m) by (intros ->; apply V, U).
+    assert (Mm : more m = [capacity]) by (subst more; cbv beta; rewrite Z.eqb_refl; reflexivity).
+    split; [cbn; repeat split; lia|]. cbn [begun]. fold more.
+    fold (block (lower e u cells to adding ++ [Storage m [] 1 (Freed [capacity]) after])). apply safe_app.
+    + apply (IH (m :: used) ((m, [capacity]) :: k) shape); auto.
+      * split; [right; apply U|]. intros w sh [[= <- <-]|J]; [split; [left; reflexivity | auto]|].
+        split; [right|]; eapply U; eauto.
+      * rewrite Mw by exact Nu. exact C.
+      * intros w sh [[= <- <-]|J]; [right; exact Mm | rewrite Mw by eauto; eauto].
+    + rewrite (lower_begins_nothing e more (m :: used)) by assumption. cbn. repeat split; [lia | exact Mm].
   - destruct O as (A & O & T). apply (IH used k (operand o shape)); auto. intros p [P E].
     destruct (moved_back o shape p A P (T p P E)) as (P' & R & B). apply W. split; [exact P'|].
     cbn. rewrite R, B. exact E.
@@ -984,14 +1064,12 @@ Ltac at_stored := cbn [stored origin present kept_by] in *; repeat match goal wi
   | H : exists_in _ _ _ = true |- _ => apply exists_in_range in H; destruct H as (? & ? & H); cbv beta in H
   | H : (_ && _)%bool = true |- _ => apply andb_prop in H; destruct H
   | H : context [if ?b then _ else _] |- _ => destruct b eqn:? end.
-Ltac only_padding_cut := intros ? ? ?; apart_lists; at_stored; known.
-Ltac fresh_storage := cbn [fresh In]; each_claim.
-Ltac well_formed := cbn [ok ok_leaf fits operand holds_all within In size fold_right]; each_claim;
-  lazymatch goal with |- forall _ : list Z, _ => only_padding_cut | |- _ => known end.
-Ltac every_element := intros ? ?; apart_lists; cbn [stored origin present]; repeat match goal with
+Ltac of_elements := intros; apart_lists; at_stored; repeat match goal with
   | |- context [if ?b then _ else _] => destruct b eqn:? end; first [reflexivity | known].
-Ltac filled_all := cbn [fills_all assigned size fold_right]; each_claim;
-  lazymatch goal with |- forall _ : list Z, _ => every_element | |- _ => known end.
+Ltac claims := each_claim; lazymatch goal with |- forall _ : list Z, _ => of_elements | |- _ => known end.
+Ltac fresh_storage := cbn [fresh In]; each_claim.
+Ltac well_formed := cbn [ok ok_leaf fits operand holds_all within In assigned size fold_right]; claims.
+Ltac filled_all := cbn [fills_all assigned size fold_right]; claims.
 Ltac same_statements := cbv beta iota zeta delta
   [kernel lower lower_leaf zeros_in store begins ends_with moved block fold_right app zeros];
   cbn [agrees lasts_alike]; each_claim; first [reflexivity | lia | same_term].

@@ -13,13 +13,13 @@ from typing import TypeAlias, assert_never
 
 from atl.checks.scope import Scope, outermost
 from atl.core import terms
-from atl.core.index import Index, index
+from atl.core.index import ZERO, Index, Var, index
 from atl.core.predicate import TRUE, negation
 from atl.core.program import Program
 from atl.errors import InvalidArgument
 from lowering.nest import loopnest as ln
 from lowering.normalize import normalize
-from rewrites.rocq.nests.printing import Printer, literal, looks_of
+from rewrites.rocq.nests.printing import Printer, literal, looks_of, memory_of
 from rewrites.rocq.notation import operation, positions
 
 Block: TypeAlias = Sequence[ln.Statement]
@@ -61,33 +61,46 @@ class _Reader:
 
     printer: Printer
     garbage: dict[ln.Statement, str] = field(default_factory=dict)
-    """The arbitrary contents of a buffer that is allocated or freed."""
+    """The arbitrary contents of a buffer that is allocated, cleared or freed."""
 
     # -- nests
 
-    def block(self, block: Block) -> str:
-        """Print a block as a statement that ends in `Skip`."""
-        text = "Skip"
+    def block(self, block: Block, loops: tuple[Var, ...] = ()) -> str:
+        """Print a block as a statement that ends in `Skip`.
+
+        A buffer that is cleared in the block ends with it, although its memory is freed later.
+        """
+        printed = [self._printed(at, loops) for at in block]
         for at in reversed(block):
-            text = f"(Then {self._printed(at)}\n{text})"
+            if isinstance(at, ln.Clear):
+                self.garbage[_end_of(at)] = garbage = self.printer.anything(loops)
+                printed.append(f"(Storage {at.buffer.uid} nil 1 (Freed {self.printer.shape(at.buffer)}) {garbage})")
+        text = "Skip"
+        for each in reversed(printed):
+            text = f"(Then {each}\n{text})"
         return text
 
-    def _printed(self, at: ln.Statement) -> str:
+    def _printed(self, at: ln.Statement, loops: tuple[Var, ...]) -> str:
+        printer = self.printer
         if any(True for _ in looks_of(at)):
             raise _outside("an index that is read from an array")
         match at:
-            case ln.For(body=body):
-                return self.printer.loop(at, self.block(body))
+            case ln.For(variable, body=body):
+                return printer.loop(at, self.block(body, (*loops, variable)))
             case ln.If(body=body):
-                return self.printer.branch(at, self.block(body))
+                return printer.branch(at, self.block(body, loops))
+            case ln.Free(buffer) if buffer.uid in printer.capacities:
+                self.garbage[at] = garbage = printer.anything(loops)
+                shape = positions([printer.index(printer.capacities[buffer.uid])])
+                return f"(Storage {memory_of(buffer)} nil 1 (Freed {shape}) {garbage})"
             case ln.Assign() | ln.Accumulate() | ln.Declare():
-                return self.printer.simple(at, ())
-            case ln.Allocate(buffer) | ln.Free(buffer) if buffer.uid not in self.printer.capacities:
-                text = self.printer.simple(at, ())
-                self.garbage[at] = ["zeros", *self.printer.garbage][-1]
+                return printer.simple(at, loops)
+            case ln.Allocate() | ln.Clear() | ln.Free():
+                text = printer.simple(at, loops)
+                self.garbage[at] = "zeros" if isinstance(at, ln.Clear | ln.Allocate) and at.zeroed else _last(text)
                 return text
-            case ln.Allocate() | ln.Free() | ln.Clear() | ln.Gather():
-                raise _outside(f"{type(at).__name__} of {at.buffer.name}")
+            case ln.Gather():
+                raise _outside("an assembled result")
             case _:
                 assert_never(at)
 
@@ -96,18 +109,28 @@ class _Reader:
     def statement(self, e: terms.Expr, block: Block, scope: Scope) -> tuple[str, Block]:
         """Return the term of the statements at the beginning of a block, and the rest of the block."""
         printer = self.printer
+        if block and isinstance(block[0], ln.If) and not isinstance(e, terms.Guard | terms.Reshape | terms.Let):
+            return self._unswitched(e, block, scope)
+        if block and isinstance(block[0], ln.Allocate) and block[0].buffer.uid in printer.capacities:
+            return self._reserved(e, block, scope)
         match e:
             case terms.Gen(low, high, body):
                 loop, rest = _first(block, ln.For, "a generation")
-                return f"(Gen {self._loop(loop, low, high, body, scope)})", rest
-            case terms.Reduce("sum", low, high, body):
-                if not isinstance(block[0] if block else None, ln.Declare):
+                first, last = scope.index(low), scope.index(high)
+                text = f"(Gen {self._loop(loop, body, scope)})"
+                for kind, by in (("right", last - loop.high), ("left", loop.low - first)):
+                    if by != ZERO:
+                        size = loop.high - loop.low if kind == "right" else last - loop.low
+                        text = f"(Reshape (Pad_{kind} {printer.index(size)} {printer.index(by)})\n{text})"
+                return text, rest
+            case terms.Reduce("sum", body=body):
+                if not block or not isinstance(block[0], ln.Declare):
                     loop, rest = _first(block, ln.For, "a sum")
-                    return f"(Sum None {self._loop(loop, low, high, body, scope)})", rest
+                    return f"(Sum None {self._loop(loop, body, scope)})", rest
                 declared, rest = _first(block, ln.Declare, "a sum")
                 loop, rest = _first(rest, ln.For, "a sum")
                 _, rest = _store(rest)
-                return f"(Sum (Some {declared.variable.uid}) {self._loop(loop, low, high, body, scope)})", rest
+                return f"(Sum (Some {declared.variable.uid}) {self._loop(loop, body, scope)})", rest
             case terms.Guard(predicate, body):
                 condition = scope.predicate(predicate)
                 if e.type.rank == 0 and block and isinstance(block[0], ln.Assign | ln.Accumulate):
@@ -140,11 +163,34 @@ class _Reader:
             case _:
                 assert_never(e)
 
-    def _loop(self, loop: ln.For, low: Index, high: Index, body: terms.Expr, scope: Scope) -> str:
+    def _unswitched(self, e: terms.Expr, block: Block, scope: Scope) -> tuple[str, Block]:
+        """Return the term of a branch around a loop, whose condition was inside of the loop."""
+        branch, rest = _first(block, ln.If, "a branch")
+        test, other = self.printer.predicate(branch.predicate), negation(branch.predicate)
+        inner, left = self.statement(e, branch.body, scope.assume(branch.predicate))
+        _end(left)
+        if not rest or not isinstance(rest[0], ln.If) or rest[0].predicate != other:
+            return f"(Guard {test}\n{inner})", rest
+        second, left = self.statement(e, rest[0].body, scope.assume(other))
+        _end(left)
+        return f"(Select {test}\n{inner}\n{second})", rest[1:]
+
+    def _reserved(self, e: terms.Expr, block: Block, scope: Scope) -> tuple[str, Block]:
+        """Return the term of a block that allocates memory for a buffer of an inner block."""
+        allocated, rest = _first(block, ln.Allocate, "memory")
+        inner, rest = self.statement(e, rest, scope)
+        freed, rest = _first(rest, ln.Free, "memory")
+        if freed.buffer != allocated.buffer:
+            raise _outside(f"{freed.buffer.name}, which is freed out of order,")
+        capacity = self.printer.index(allocated.capacity)
+        garbage = f"{self.garbage[allocated]} {self.garbage[freed]}"
+        return f"(Reserve {memory_of(allocated.buffer)} {capacity} {garbage}\n{inner})", rest
+
+    def _loop(self, loop: ln.For, body: terms.Expr, scope: Scope) -> str:
         facts = scope.facts.assume(loop.range)
         inner, rest = self.statement(body, loop.body, Scope(facts, (*scope.indices, index(loop.variable))))
         _end(rest)
-        ends = (self.printer.index(scope.index(end)) for end in (low, high))
+        ends = (self.printer.index(end) for end in (loop.low, loop.high))
         return f"{' '.join(ends)} (fun {self.printer.index(index(loop.variable))} =>\n{inner})"
 
     def _let(self, value: terms.Expr, body: terms.Expr, block: Block, scope: Scope) -> tuple[str, Block]:
@@ -161,15 +207,22 @@ class _Reader:
                 home, first = "(Variable_ false)", f"(Leaf {self._leaf(declared.initial)})"
             second, rest = self.statement(body, rest, scope)
             return f"(Bind {held.uid} nil {home}\n{first}\n{second})", rest
-        allocated, rest = _first(block, ln.Allocate, "a let of a tensor")
-        held = allocated.buffer
+        if block and isinstance(block[0], ln.Clear):
+            begins, rest = block[0], block[1:]
+            capacity = printer.index(printer.capacities[begins.buffer.uid])
+            kind, of = "Hoisted", f"{printer.index(begins.count)} {memory_of(begins.buffer)} {capacity}"
+        else:
+            begins, rest = _first(block, ln.Allocate, "a let of a tensor")
+            kind, of = "Buffer", printer.index(begins.capacity)
+        held = begins.buffer
         first, rest = self.statement(value, rest, scope)
         second, rest = self.statement(body, rest, scope)
-        freed, rest = _first(rest, ln.Free, "a let of a tensor")
-        if freed.buffer != held:
-            raise _outside(f"{freed.buffer.name}, which is freed out of order,")
-        names = [self.garbage[at] for at in (allocated, freed)]
-        home = f"(Buffer {str(allocated.zeroed).lower()} {printer.index(allocated.capacity)} {' '.join(names)})"
+        if kind == "Hoisted":
+            ends: ln.Statement = _end_of(begins)
+            _end(rest)
+        else:
+            ends, rest = _first(rest, ln.Free, "a let of a tensor")
+        home = f"({kind} {str(begins.zeroed).lower()} {of} {self.garbage[begins]} {self.garbage[ends]})"
         return f"(Bind {held.uid} {printer.shape(held)} {home}\n{first}\n{second})", rest
 
     def _value(self, value: terms.Expr, block: Block, scope: Scope) -> tuple[str, Block]:
@@ -177,7 +230,7 @@ class _Reader:
         if not isinstance(value, terms.Reduce):
             return self.statement(value, block, scope)
         loop, rest = _first(block, ln.For, "a sum")
-        return f"(Sum None {self._loop(loop, value.low, value.high, value.body, scope)})", rest
+        return f"(Sum None {self._loop(loop, value.body, scope)})", rest
 
     def _leaf_store(self, block: Block) -> tuple[str, Block]:
         value, rest = _store(block)
@@ -236,6 +289,21 @@ def _first(block: Block, kind: type[ln.Statement], what: str):
     if not block or not isinstance(block[0], kind):
         raise _outside(f"{what} that passes have changed")
     return block[0], block[1:]
+
+
+def _end_of(at: ln.Clear) -> ln.Statement:
+    """Return the end of the lifetime of a buffer that is cleared in a block."""
+    return ln.Gather(at.buffer, None, "counted")
+
+
+def _last(text: str) -> str:
+    """Return the last argument of a printed statement."""
+    depth, start = 0, len(text) - 1
+    for start in range(len(text) - 2, 0, -1):
+        depth += (text[start] == ")") - (text[start] == "(")
+        if depth == 0 and text[start] in " (":
+            break
+    return text[start:-1].strip()
 
 
 def _store(block: Block) -> tuple[ln.ScalarExpr, Block]:

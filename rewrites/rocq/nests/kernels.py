@@ -51,8 +51,8 @@ def _lowered_term(derived: Derivation, nest: LoopNest, seconds: int) -> Iterator
     printer = printer_of(nest, last)
     kernel = core.kernel(last, nest, printer)
     shape, uid = positions(map(printer.index, first.type.shape)), nest.output.uid
-    for name in printer.garbage:
-        yield f"Variable {name} : tensor."
+    for name, arity in printer.garbage.items():
+        yield f"Variable {name} : {'Z -> ' * arity}tensor."
     yield f"(* The nest of {last.name}; its output is storage {uid}. *)"
     yield f"Definition nest : statement :=\n{kernel.nest}.\n"
     yield f"Definition core : term :=\n{kernel.term}.\n"
@@ -60,7 +60,7 @@ def _lowered_term(derived: Derivation, nest: LoopNest, seconds: int) -> Iterator
     yield f"Proof. timeout {seconds} (apply (lowered_nest core {uid} {shape} {kernel.count}); unfold core, nest;"
     yield "  [fresh_storage | well_formed | filled_all | same_statements]). Qed.\n"
     yield f"Lemma core_value : forall p, within {shape} p -> meaning nothing core p = program_0 p."
-    looks = "" if not derived.steps else f"rewrite <- as_written by known; unfold program_{len(derived.steps)}; "
+    looks = f"{'rewrite <- as_written by known; ' if derived.steps else ''}unfold program_{len(derived.steps)}; "
     yield f"Proof. timeout {seconds} (intros; apart_lists; {looks}unfold core; same_value). Qed.\n"
     yield f"Lemma nest_safe : safe (only {uid} {shape}) nest.\nProof. exact (proj1 nest_lowered). Qed.\n"
     yield f"Lemma nest_fills : fills [] nest {uid} {shape} program_0."
