@@ -7,6 +7,7 @@ from typing import Final
 
 from atl.checks.scope import initial_facts
 from atl.core.program import Program
+from atl.errors import InvalidArgument
 from lowering.nest.loopnest import LoopNest, elements, statements
 from rewrites.rocq import certificates
 from rewrites.rocq.certificates import Derivation, equal_within
@@ -20,10 +21,25 @@ from rewrites.rocq.notation import positions
 
 SECONDS: Final = 300
 """Time limit for the proof of one nest, in seconds."""
+SECONDS_BY_THEOREM: Final = 30
+"""Time limit for each lemma about a nest that is proved by the theorem about lowering."""
+
+
+def texts_of(derived: Derivation, nest: LoopNest) -> Iterator[str]:
+    """Yield files that prove the same theorems about a nest, the fastest first; the nest is proved if Rocq accepts one.
+
+    The first is proved by the theorem about lowering, the second by a proof of this nest. Raises `InvalidArgument` if
+    there is neither.
+    """
+    try:
+        yield text_by_theorem(derived, nest)
+    except InvalidArgument:
+        pass
+    yield text_of(derived, nest)
 
 
 def text_of(derived: Derivation, nest: LoopNest, seconds: int = SECONDS) -> str:
-    """Return the file: the derivation, the nest of its last program, and the theorem `lowered`.
+    """Return the file with a proof of this nest: the derivation, the nest of its last program, and the theorem `lowered`.
 
     The theorem states that the nest is safe, and that its output is the value of the first program for any initial
     contents of its storage. If the output is assembled, the theorem `assembles` states that the arrays of the entries
@@ -36,11 +52,11 @@ def text_of(derived: Derivation, nest: LoopNest, seconds: int = SECONDS) -> str:
     return certificates.text_of(derived, library="Assembling", more=more, theorems=("lowered", "assembles"))
 
 
-def text_by_theorem(derived: Derivation, nest: LoopNest, seconds: int = SECONDS) -> str:
+def text_by_theorem(derived: Derivation, nest: LoopNest, seconds: int = SECONDS_BY_THEOREM) -> str:
     """Return a file with the same theorems, proved by the theorem about the lowering function (`Lowering.v`).
 
     Raises `InvalidArgument` if the program or its nest is not in the core language. Rocq may refuse the file although
-    the nest is right: then passes have changed the nest more than the form of its indices.
+    the nest is right, if a pass has changed more than the form of indices, the ranges of loops and the place of guards.
     """
     more = [*_as_written(derived), *_lowered_term(derived, nest, seconds), *_theorem(derived.programs[0], nest)]
     return certificates.text_of(derived, library="Lowering", more=more, theorems=("lowered",))
