@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias, assert_never
+from typing import TypeAlias, TypeVar, assert_never
 
 from atl.checks.scope import Scope, outermost
 from atl.core import terms
@@ -23,6 +23,7 @@ from rewrites.rocq.nests.printing import Printer, literal, looks_of, memory_of
 from rewrites.rocq.notation import operation, positions
 
 Block: TypeAlias = Sequence[ln.Statement]
+At = TypeVar("At", bound=ln.Statement)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,7 @@ class _Reader:
                 return printer.simple(at, loops)
             case ln.Allocate() | ln.Clear() | ln.Free():
                 text = printer.simple(at, loops)
-                self.garbage[at] = "zeros" if isinstance(at, ln.Clear | ln.Allocate) and at.zeroed else _last(text)
+                self.garbage[at] = "zeros" if isinstance(at, ln.Clear | ln.Allocate) and at.zeroed else printer.latest
                 return text
             case ln.Gather():
                 raise _outside("an assembled result")
@@ -116,12 +117,13 @@ class _Reader:
         match e:
             case terms.Gen(low, high, body):
                 loop, rest = _first(block, ln.For, "a generation")
-                first, last = scope.index(low), scope.index(high)
-                text = f"(Gen {self._loop(loop, body, scope)})"
-                for kind, by in (("right", last - loop.high), ("left", loop.low - first)):
-                    if by != ZERO:
-                        size = loop.high - loop.low if kind == "right" else last - loop.low
-                        text = f"(Reshape (Pad_{kind} {printer.index(size)} {printer.index(by)})\n{text})"
+                text, high = f"(Gen {self._loop(loop, body, scope)})", scope.index(high)
+                before, after = loop.low - scope.index(low), high - loop.high
+                # A condition around the whole body has become the range of the loop.
+                if after != ZERO:
+                    text = f"(Reshape (Pad_right {printer.index(loop.high - loop.low)} {printer.index(after)})\n{text})"
+                if before != ZERO:
+                    text = f"(Reshape (Pad_left {printer.index(high - loop.low)} {printer.index(before)})\n{text})"
                 return text, rest
             case terms.Reduce("sum", body=body):
                 if not block or not isinstance(block[0], ln.Declare):
@@ -197,28 +199,31 @@ class _Reader:
         printer = self.printer
         if not value.type.rank:
             declared, rest = _first(block, ln.Declare, "a let of a scalar")
-            held: ln.Scalar | ln.Buffer = declared.variable
+            variable = declared.variable
             if isinstance(value, terms.Reduce | terms.Let | terms.Guard) and declared.initial == ln.Number(
-                0, declared.variable.dtype
+                0, variable.dtype
             ):
                 home = "(Variable_ true)"
                 first, rest = self._value(value, rest, scope)
             else:
                 home, first = "(Variable_ false)", f"(Leaf {self._leaf(declared.initial)})"
             second, rest = self.statement(body, rest, scope)
-            return f"(Bind {held.uid} nil {home}\n{first}\n{second})", rest
-        if block and isinstance(block[0], ln.Clear):
-            begins, rest = block[0], block[1:]
+            return f"(Bind {variable.uid} nil {home}\n{first}\n{second})", rest
+        first_statement = block[0] if block else None
+        begins: ln.Allocate | ln.Clear
+        if isinstance(first_statement, ln.Clear):
+            begins, rest = first_statement, block[1:]
             capacity = printer.index(printer.capacities[begins.buffer.uid])
             kind, of = "Hoisted", f"{printer.index(begins.count)} {memory_of(begins.buffer)} {capacity}"
         else:
-            begins, rest = _first(block, ln.Allocate, "a let of a tensor")
-            kind, of = "Buffer", printer.index(begins.capacity)
+            allocated, rest = _first(block, ln.Allocate, "a let of a tensor")
+            begins, kind, of = allocated, "Buffer", printer.index(allocated.capacity)
         held = begins.buffer
         first, rest = self.statement(value, rest, scope)
         second, rest = self.statement(body, rest, scope)
-        if kind == "Hoisted":
-            ends: ln.Statement = _end_of(begins)
+        ends: ln.Statement
+        if isinstance(begins, ln.Clear):
+            ends = _end_of(begins)
             _end(rest)
         else:
             ends, rest = _first(rest, ln.Free, "a let of a tensor")
@@ -243,10 +248,10 @@ class _Reader:
                 return f"(Literal {literal(value)})"
             case ln.FromIndex(at):
                 return f"(Literal (integer {printer.index(at)}))"
-            case ln.Load(ln.Scalar(uid)):
-                return f"(Named {uid} nil nil)"
-            case ln.Load(ln.Cell(buffer, pairs)):
-                place = positions(printer.index(at) for at, _ in pairs)
+            case ln.Load(source):
+                if isinstance(source, ln.Scalar):
+                    return f"(Named {source.uid} nil nil)"
+                buffer, place = source.buffer, positions(printer.index(at) for at, _ in source.pairs)
                 if buffer.role == "input":
                     return f"(Read {printer.input(buffer.name)} {printer.declared(buffer.name)} {place})"
                 return f"(Named {buffer.uid} {printer.shape(buffer)} {place})"
@@ -285,7 +290,7 @@ class _Reader:
                 assert_never(op)
 
 
-def _first(block: Block, kind: type[ln.Statement], what: str):
+def _first(block: Block, kind: type[At], what: str) -> tuple[At, Block]:
     if not block or not isinstance(block[0], kind):
         raise _outside(f"{what} that passes have changed")
     return block[0], block[1:]
@@ -294,16 +299,6 @@ def _first(block: Block, kind: type[ln.Statement], what: str):
 def _end_of(at: ln.Clear) -> ln.Statement:
     """Return the end of the lifetime of a buffer that is cleared in a block."""
     return ln.Gather(at.buffer, None, "counted")
-
-
-def _last(text: str) -> str:
-    """Return the last argument of a printed statement."""
-    depth, start = 0, len(text) - 1
-    for start in range(len(text) - 2, 0, -1):
-        depth += (text[start] == ")") - (text[start] == "(")
-        if depth == 0 and text[start] in " (":
-            break
-    return text[start:-1].strip()
 
 
 def _store(block: Block) -> tuple[ln.ScalarExpr, Block]:

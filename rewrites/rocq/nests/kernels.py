@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from typing import Final
 
@@ -31,15 +32,13 @@ def texts_of(derived: Derivation, nest: LoopNest) -> Iterator[str]:
     The first is proved by the theorem about lowering, the second by a proof of this nest. Raises `InvalidArgument` if
     there is neither.
     """
-    try:
+    with contextlib.suppress(InvalidArgument):
         yield text_by_theorem(derived, nest)
-    except InvalidArgument:
-        pass
     yield text_of(derived, nest)
 
 
 def text_of(derived: Derivation, nest: LoopNest, seconds: int = SECONDS) -> str:
-    """Return the file with a proof of this nest: the derivation, the nest of its last program, and the theorem `lowered`.
+    """Return the file with a proof of this nest: the derivation, the nest of the last program, and theorem `lowered`.
 
     The theorem states that the nest is safe, and that its output is the value of the first program for any initial
     contents of its storage. If the output is assembled, the theorem `assembles` states that the arrays of the entries

@@ -33,6 +33,8 @@ class Printer:
     notation: Notation = field(default_factory=Notation)
     garbage: dict[str, int] = field(default_factory=dict)
     """The declared variables for arbitrary contents, each with the number of loop indices it depends on."""
+    latest: str = ""
+    """The arbitrary contents that were declared last."""
     numbers: Iterator[int] = field(default_factory=count)
 
     def index(self, e: Index) -> str:
@@ -121,7 +123,8 @@ class Printer:
         """Declare and print arbitrary contents, which depend on the indices of loops."""
         name = f"garbage''{next(self.numbers)}"
         self.garbage[name] = len(loops)
-        return f"({' '.join([name, *(self.index(index(variable)) for variable in loops)])})"
+        self.latest = f"({' '.join([name, *(self.index(index(variable)) for variable in loops)])})"
+        return self.latest
 
     def _target(self, at: ln.Cell | ln.Scalar) -> str:
         if isinstance(at, ln.Scalar):
