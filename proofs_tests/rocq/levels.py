@@ -113,7 +113,7 @@ def examples(count: int, seed: int) -> list[Example]:
 def compare(
     count: int = 20, seed: int = 1, folder: Path | None = None, *, changed: tuple[str, str] = (";", ";")
 ) -> Report:
-    """Compare encodings, and check the axioms of the theorems; `changed` plants a fault by replacing a part of the text."""
+    """Compare encodings, and check the axioms of the theorems; `changed` plants a fault by replacing a word."""
     report, at, listed = Report(), coqc.library(folder), examples(count, seed)
     printed = "".join(f"Print Assumptions {name}.\n" for name in THEOREMS)
     theorems = f"Module Theorems (S : SCALARS).\nModule L := Levels.Make S.\n{printed}End Theorems.\n"
