@@ -6,6 +6,7 @@ import argparse
 import re
 import shlex
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -50,11 +51,16 @@ def _run(arguments: argparse.Namespace) -> int:
     theorem = load(arguments.file)
     derived = derivation(theorem)
     nest = lower(theorem.rhs, strict=arguments.strict) if arguments.nest or arguments.strict else None
-    text = text_of(derived) if nest is None else _with_nest(derived, nest)
-    try:
-        write_atomically({out: lambda stream: stream.write(text.encode())})
-    except (OSError, ValueError) as error:  # ValueError: an invalid file name
-        raise CertificateError(f"{out} cannot be written: {error}", required="a writable path") from error
+
+    def write(text: str) -> None:
+        try:
+            write_atomically({out: lambda stream: stream.write(text.encode())})
+        except (OSError, ValueError) as error:  # ValueError: an invalid file name
+            raise CertificateError(f"{out} cannot be written: {error}", required="a writable path") from error
+
+    texts = iter((text_of(derived),)) if nest is None else _with_nest(derived, nest)
+    text = next(texts)
+    write(text)
     proved = "the theorem `certified`"
     if nest is not None:
         proved += ", the loop nest, and the theorem `lowered`"
@@ -65,6 +71,10 @@ def _run(arguments: argparse.Namespace) -> int:
         return GOOD
     folder = coqc.library()
     answer = coqc.check("Certificate", text, folder)
+    while not answer.accepted and (other := next(texts, None)) is not None:
+        text = other
+        answer = coqc.check("Certificate", text, folder)
+        write(text)
     if not answer.accepted:
         print(refusal(text, answer))
         if nest is not None:
@@ -89,12 +99,12 @@ def _run(arguments: argparse.Namespace) -> int:
     return GOOD
 
 
-def _with_nest(derived: Derivation, nest: LoopNest) -> str:
-    """Return the Rocq file with the proof of the loop nest. Add a suggestion to errors."""
+def _with_nest(derived: Derivation, nest: LoopNest) -> Iterator[str]:
+    """Yield the Rocq files that may prove the loop nest. Add a suggestion to errors."""
     from rewrites.rocq.nests import kernels
 
     try:
-        return kernels.text_of(derived, nest)
+        yield from kernels.texts_of(derived, nest)
     except ATLError as error:
         error.suggestions += ("the certificate alone, without --nest",)
         raise

@@ -4,6 +4,7 @@ python -m proofs_tests.rocq rules [NAME ...]    every rule is proved (`make rocq
 python -m proofs_tests.rocq definitions         what the operators mean, against the reference interpreter
 python -m proofs_tests.rocq faults              what is wrong is refused
 python -m proofs_tests.rocq nests [NAME ...]    loop nests compute their programs, and wrong ones are refused
+python -m proofs_tests.rocq levels              levels of sparse formats encode like those of Python (`make rocq` too)
 python -m proofs_tests.rocq mutants [NAME ...]  no mutant of a rule that is found false is proved
 python -m proofs_tests.rocq recurrences         steps inside recurrences (`make rocq` does this too)
 python -m proofs_tests.rocq xla [NAME ...]      the rules of XLA in `examples/xla_rules.py`
@@ -16,7 +17,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
-from proofs_tests.rocq import evaluation, figure, mutants, refusals, rules, xla
+from proofs_tests.rocq import evaluation, figure, levels, mutants, refusals, rules, xla
 from proofs_tests.rocq.nests import checked
 from rewrites.rocq import coqc
 
@@ -26,6 +27,7 @@ PARTS: Final[dict[str, Callable[[Sequence[str]], tuple[object, bool]]]] = {
     "definitions": lambda _: _judged(evaluation.compare(100), lambda report: not report.wrong),
     "faults": lambda _: _judged(refusals.all_faults(), lambda report: not report.unseen),
     "nests": lambda names: _judged(checked.check_all(names), lambda report: report.as_expected),
+    "levels": lambda _: _judged(levels.compare(), lambda report: not report.wrong),
     "mutants": lambda names: _judged(mutants.try_all(names), lambda report: not report.wrong),
     "recurrences": lambda names: _judged(
         figure.check_all(names, made=figure.in_recurrences()), lambda report: not report.refused
@@ -34,7 +36,7 @@ PARTS: Final[dict[str, Callable[[Sequence[str]], tuple[object, bool]]]] = {
     "figure": lambda names: _judged(figure.check_all(names), lambda report: not report.refused),
 }
 """The parts by name; each returns whether it succeeded."""
-USUAL: Final = ("rules", "definitions", "faults", "nests", "recurrences")
+USUAL: Final = ("rules", "definitions", "faults", "nests", "levels", "recurrences")
 
 
 def _judged(report: Report, good: Callable[[Report], bool]) -> tuple[object, bool]:

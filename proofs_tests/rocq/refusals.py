@@ -12,6 +12,7 @@ from typing import Final
 from atl.core.index import Index
 from atl.errors import ATLError
 from examples.derivations import pipeline_split, pipeline_tiled
+from proofs_tests.rocq import levels
 from proofs_tests.rocq.evaluation import compare
 from proofs_tests.rocq.rules import OPENING
 from rewrites.rocq import coqc
@@ -140,4 +141,9 @@ def all_faults(folder: Path | None = None) -> Report:
         report.planted += 1
         if not compare(60, seed=5, folder=at, changed=[changed]).wrong:
             report.unseen.append(f"{changed[0]} printed as {changed[1]}")
+    for of, printed, other in levels.FAULTS:
+        report.planted += 1
+        found = levels.compare(3, folder=at, changed=(printed, other))
+        if not any(each.startswith(of) for each in found.wrong):
+            report.unseen.append(f"levels: {printed} printed as {other}")
     return report

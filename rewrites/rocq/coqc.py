@@ -17,7 +17,7 @@ from typing import Final
 from lowering.builds import cache_directory
 
 HERE: Final = Path(__file__).parent
-LIBRARY: Final = ("Meaning", "Lemmas", "Congruence", "Numbers", "Nests", "Storing", "Assembling")
+LIBRARY: Final = ("Meaning", "Lemmas", "Congruence", "Numbers", "Nests", "Storing", "Assembling", "Lowering", "Levels")
 """The files of the library, in the order of their dependencies."""
 HOW_TO_GET: Final = (
     "coqc was not found, so Rocq cannot check anything; "

@@ -19,7 +19,7 @@ from lowering.nest import loopnest as ln
 from proofs_tests.rocq.nests import assembled
 from rewrites.kernel import reflexivity
 from rewrites.rocq.certificates import derivation
-from rewrites.rocq.nests.kernels import text_of
+from rewrites.rocq.nests.kernels import text_by_theorem, text_of
 
 Fault = Callable[[ln.Statement], ln.Statement | None]
 """Returns a faulty version of a statement, or None if the fault does not apply."""
@@ -210,10 +210,12 @@ def wrong_nests() -> Iterator[Planted]:
     """Yield nests with a fault, except those for which no proof can be written."""
     for program, nest in nests():
         for what, wrong in _wrong(nest):
-            try:
-                yield Planted(f"{program.name}: {what}", text_of(derivation(reflexivity(program)), wrong))
-            except InvalidArgument:
-                continue
+            for proof, write in (("a proof of it", text_of), ("the theorem", text_by_theorem)):
+                try:
+                    text = write(derivation(reflexivity(program)), wrong)
+                except InvalidArgument:
+                    continue
+                yield Planted(f"{program.name} by {proof}: {what}", text)
     for what, program, wrong in assembled.wrong():
         name = f"{program.name}, {program.assembly.format}" if program.assembly is not None else program.name
         yield Planted(f"assembled {name}: {what}", text_of(derivation(reflexivity(program)), wrong))

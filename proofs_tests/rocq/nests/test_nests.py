@@ -15,13 +15,13 @@ from atl.errors import InvalidArgument
 from examples import derivations
 from examples.schedules import matmul
 from lowering import lower
-from lowering.nest.loopnest import Allocate, Assign, Buffer, Cell, Clear, For, Free, Load, Number
+from lowering.nest.loopnest import Allocate, Assign, Buffer, Cell, Clear, For, Free, Load, LoopNest, Number
 from proofs_tests.rocq.nests import assembled, checked
 from proofs_tests.rocq.nests.faults import FAULTS, nests, wrong_nests
 from rewrites.kernel import reflexivity
 from rewrites.rocq import coqc
-from rewrites.rocq.certificates import derivation
-from rewrites.rocq.nests.kernels import text_of
+from rewrites.rocq.certificates import Derivation, derivation
+from rewrites.rocq.nests.kernels import text_by_theorem, text_of, texts_of
 
 n, m = atl.sizes("n m")
 x, y = atl.tensor("x", n), atl.tensor("y", m)
@@ -157,10 +157,56 @@ def test_each_fault_in_rows_changes_the_nest() -> None:
 @pytest.mark.long
 def test_each_fault_is_planted_somewhere_and_changes_the_nest() -> None:
     planted = list(wrong_nests())
-    assert len(planted) >= 20
+    assert len(planted) >= 40
     assert {name.partition(": ")[2] for name in (each.name for each in planted)} >= set(FAULTS)
     whole = {text_of(derivation(reflexivity(program)), nest) for program, nest in nests()}
     assert not whole & {each.text for each in planted}
+
+
+def _between(file: str, start: str, end: str) -> str:
+    return file[file.index(start) : file.index(end, file.index(start))]
+
+
+def _libraries(derived: Derivation, nest: LoopNest) -> list[str]:
+    return [file.partition(".")[0].removeprefix("Require Import ") for file in texts_of(derived, nest)]
+
+
+def test_both_proofs_state_the_same_theorem_about_the_same_stores() -> None:
+    for program in (matmul.naive(), derivations.pipeline()):
+        derived, nest = derivation(reflexivity(program)), lower(program)
+        files = text_by_theorem(derived, nest), text_of(derived, nest)
+        first, second = (_between(file, "Theorem lowered", "Proof.") for file in files)
+        assert first == second
+        first, second = (_between(file, "Definition nest", "\n\n") for file in files)
+        stores = re.findall(r"\((?:Assign|Accumulate) [^\n]*? \((?:Load|Number|Element|Of_\w+) \S*", first)
+        assert stores
+        assert stores == re.findall(r"\((?:Assign|Accumulate) [^\n]*? \((?:Load|Number|Element|Of_\w+) \S*", second)
+        assert _libraries(derived, nest) == ["Lowering", "Storing"]
+
+
+def test_term_contains_the_choices_of_lowering() -> None:
+    file = text_by_theorem(derivation(reflexivity(matmul.naive())), lower(matmul.naive()))
+    assert re.search(r"\(Sum \(Some \d+\) 0 K' \(fun k'\d+ =>\n\(Leaf \(Binary mul", file)
+    rows = atl.tensor("A", n, m)
+
+    def row(i: atl.IndexExpr) -> atl.Tensor:
+        return atl.let(atl.gen(m, lambda j: rows[i, j]), lambda t: atl.gen(m, lambda j: t[m - 1 - j]))
+
+    program = atl.program("reversed", [rows], atl.gen(n, row))
+    file = text_by_theorem(derivation(reflexivity(program)), lower(program))
+    assert re.search(r"\(Reserve \(-\d+\) m' ", file)
+    assert re.search(r"\(Bind \d+ \(m'::nil\) \(Hoisted false m' \(-\d+\) m' ", file)
+
+
+def test_nests_outside_of_the_core_language_need_their_own_proof() -> None:
+    at = atl.tensor("at", n, dtype="int64", range=(0, m))
+    read = atl.program("gather", [at, y], atl.gen(n, lambda i: y[at[i]]))
+    padded = atl.program("padded", [x], atl.padl(3, atl.gen(n, lambda i: x[i])))
+    for program in (read, padded, assembled.matrix()):
+        derived, nest = derivation(reflexivity(program)), lower(program)
+        with pytest.raises(InvalidArgument, match="not in the core language"):
+            text_by_theorem(derived, nest)
+        assert "Lowering" not in _libraries(derived, nest)
 
 
 def test_checked_nests_start_from_the_original_program() -> None:
@@ -189,3 +235,26 @@ def test_certify_exports_the_nest_of_a_strict_kernel(tmp_path: Path, monkeypatch
         written = (tmp_path / "gathered.v").read_text()
         assert "Theorem lowered" in written
         assert written.count("(Accumulate add") == additions
+
+
+def test_certify_proves_the_nest_itself_if_the_theorem_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[str] = []
+
+    def check(name: str, text: str, library: Path, limit: float = coqc.LIMIT) -> coqc.Answer:
+        tried.append(text.partition(".")[0])
+        return coqc.Answer("", 1.0, 1 if len(tried) < accepted else None)
+
+    monkeypatch.setattr(coqc, "found", lambda: "coqc")
+    monkeypatch.setattr(coqc, "library", lambda: tmp_path)
+    monkeypatch.setattr(coqc, "check", check)
+    file = tmp_path / "fused.atl.json"
+    derivations.pipeline_fused().done().save(file)
+    libraries = ["Require Import Lowering", "Require Import Storing"]
+    for accepted, code in ((1, 0), (2, 0), (3, 1)):
+        tried.clear()
+        assert command_line(["certify", "--nest", str(file)]) == code
+        assert tried == libraries[: min(accepted, 2)]
+        assert (tmp_path / "fused.v").read_text().startswith(tried[-1])
+    assert "Rocq refused the proof" in capsys.readouterr().out

@@ -33,6 +33,8 @@ class Printer:
     notation: Notation = field(default_factory=Notation)
     garbage: dict[str, int] = field(default_factory=dict)
     """The declared variables for arbitrary contents, each with the number of loop indices it depends on."""
+    latest: str = ""
+    """The arbitrary contents that were declared last."""
     numbers: Iterator[int] = field(default_factory=count)
 
     def index(self, e: Index) -> str:
@@ -81,14 +83,14 @@ class Printer:
                     raise InvalidArgument(
                         f"the circular buffer {buffer.name}", required="a nest without the mark `ring`"
                     )
-                memory = f"(Of {_memory_of(buffer)} {self.index(self.capacities[buffer.uid])})"
+                memory = f"(Of {memory_of(buffer)} {self.index(self.capacities[buffer.uid])})"
                 return self.storage(buffer, cells, memory, zeroed, loops)
             case ln.Free(buffer) if buffer.uid in self.capacities:
                 shape = positions([self.index(self.capacities[buffer.uid])])
-                gone = f"(Storage {buffer.uid} nil 1 (Own 1) {self._anything(loops)})"
-                return f"(Then {gone}\n(Storage {_memory_of(buffer)} nil 1 (Freed {shape}) {self._anything(loops)}))"
+                gone = f"(Storage {buffer.uid} nil 1 (Own 1) {self.anything(loops)})"
+                return f"(Then {gone}\n(Storage {memory_of(buffer)} nil 1 (Freed {shape}) {self.anything(loops)}))"
             case ln.Free(buffer):
-                return f"(Storage {buffer.uid} nil 1 (Freed {self.shape(buffer)}) {self._anything(loops)})"
+                return f"(Storage {buffer.uid} nil 1 (Freed {self.shape(buffer)}) {self.anything(loops)})"
             case ln.Gather(buffer, row):
                 return f"(Gather {buffer.uid} {'None' if row is None else f'(Some {self.index(row)})'})"
             case ln.For() | ln.If():
@@ -98,13 +100,13 @@ class Printer:
 
     def storage(self, buffer: ln.Buffer, cells: Index, memory: str, zeroed: bool, loops: tuple[Var, ...]) -> str:
         """Print storage that holds zeros or arbitrary values."""
-        holds = "(fun _ => zero)" if zeroed else self._anything(loops)
+        holds = "(fun _ => zero)" if zeroed else self.anything(loops)
         return f"(Storage {buffer.uid} {self.shape(buffer)} {self.index(cells)} {memory} {holds})"
 
     def _memory(self, buffer: ln.Buffer, memory: str, loops: tuple[Var, ...]) -> str:
         """Print memory that holds a tensor of a different shape in each iteration."""
         capacity = self.index(self.capacities[buffer.uid])
-        return f"(Storage {_memory_of(buffer)} {positions([capacity])} {capacity} ({memory}) {self._anything(loops)})"
+        return f"(Storage {memory_of(buffer)} {positions([capacity])} {capacity} ({memory}) {self.anything(loops)})"
 
     def shape(self, of: ln.Buffer | ln.Scalar) -> str:
         """Print the declared extents."""
@@ -117,10 +119,12 @@ class Printer:
             )
         return positions(map(self.index, of.extents))
 
-    def _anything(self, loops: tuple[Var, ...]) -> str:
+    def anything(self, loops: tuple[Var, ...]) -> str:
+        """Declare and print arbitrary contents, which depend on the indices of loops."""
         name = f"garbage''{next(self.numbers)}"
         self.garbage[name] = len(loops)
-        return f"({' '.join([name, *(self.index(index(variable)) for variable in loops)])})"
+        self.latest = f"({' '.join([name, *(self.index(index(variable)) for variable in loops)])})"
+        return self.latest
 
     def _target(self, at: ln.Cell | ln.Scalar) -> str:
         if isinstance(at, ln.Scalar):
@@ -186,7 +190,7 @@ class Printer:
         return text if under == TRUE else f"(When {self.predicate(under)} {text})"
 
 
-def _memory_of(buffer: ln.Buffer) -> str:
+def memory_of(buffer: ln.Buffer) -> str:
     """Return the storage id for the memory of a buffer that is allocated in one block and cleared in another."""
     return f"({-1 - buffer.uid})"
 
