@@ -127,6 +127,7 @@ def test_coordinates_are_merged_by_both_parts(name: str) -> None:
     assert np.allclose(elementwise(COO.sorted())(A=pack(matrix, COO.sorted()), C=other), held * other)
 
 
+@pytest.mark.long
 def test_three_coordinate_operands_are_merged_in_one_loop() -> None:
     D = atl.tensor("D", n, m, dtype="float64")
     terms = atl.gen(n, m, lambda i, j: A[i, j] * C[i, j] * D[i, j])
