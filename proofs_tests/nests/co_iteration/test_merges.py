@@ -381,7 +381,7 @@ PAIRS: Final = tuple(product(range(2), repeat=2))
 
 def rows_of_pairs(order: str) -> list[tuple[tuple[int, int], ...]]:
     """Return all rows of up to three pairs in this order."""
-    choose = combinations if order == "increasing" else combinations_with_replacement
+    choose: Any = combinations if order == "increasing" else combinations_with_replacement
     return [row for count in range(4) for row in choose(PAIRS, count)]
 
 
