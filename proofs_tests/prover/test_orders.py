@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from itertools import product
+from itertools import pairwise, product
 from typing import Any, Final
 
 import numpy as np
@@ -228,9 +228,7 @@ def lexicographic_worlds(monotonic: Monotonicity) -> Iterator[dict[str, tuple[in
 
 
 def in_tuple_order(tuples: list[Any], *, strict: bool) -> bool:
-    return all(
-        before < behind or (before == behind and not strict) for before, behind in zip(tuples, tuples[1:], strict=False)
-    )
+    return all(before < behind or (before == behind and not strict) for before, behind in pairwise(tuples))
 
 
 @pytest.mark.long
@@ -329,7 +327,7 @@ def test_lexicographic_orders_round_trip_through_text() -> None:
     ],
 )
 def test_invalid_lexicographic_orders_are_refused(text: str) -> None:
-    with pytest.raises(atl.ATLError, match="[ab] cannot be ordered after"):
+    with pytest.raises(atl.ATLError, match=r"[ab] cannot be ordered after"):
         atl.parse(text)
 
 

@@ -129,9 +129,9 @@ def test_coordinates_are_merged_by_both_parts(name: str) -> None:
 
 @pytest.mark.long
 def test_three_coordinate_operands_are_merged_in_one_loop() -> None:
-    D = atl.tensor("D", n, m, dtype="float64")
-    terms = atl.gen(n, m, lambda i, j: A[i, j] * C[i, j] * D[i, j])
-    s = reschedule(atl.program("three", [A, C, D], terms))
+    third = atl.tensor("D", n, m, dtype="float64")
+    terms = atl.gen(n, m, lambda i, j: A[i, j] * C[i, j] * third[i, j])
+    s = reschedule(atl.program("three", [A, C, third], terms))
     for name in "ACD":
         s = s.sparsify(name, COO.sorted())
     kernel = marked(s, "merge", "p", "p1", "p2")

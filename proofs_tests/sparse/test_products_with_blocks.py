@@ -117,8 +117,8 @@ def test_conditions_follow_those_that_make_their_reads_safe() -> None:
     s = derived(ELEMENTWISE, (sparse.BCSR(2, 3), sparse.HASH), 1)
     assert "Σ[p3 < min(n - 2*p1, 2)] [0 <= C_crd[2*p1 + p3, p]]" in body(s)
     # A condition of a loop that reads a dense tensor does not become a bound.
-    W = atl.tensor("W", n, m, dtype="float64")
-    weighted = atl.program("weighted", [A, C, W], atl.gen(n, m, lambda i, j: A[i, j] * C[i, j] * W[i, j]))
+    weights = atl.tensor("W", n, m, dtype="float64")
+    weighted = atl.program("weighted", [A, C, weights], atl.gen(n, m, lambda i, j: A[i, j] * C[i, j] * weights[i, j]))
     s = derived(weighted, (sparse.BCSR(2, 3), sparse.HASH), 1)
     assert "[2*p1 + p3 < n ∧ 0 <= C_crd[2*p1 + p3, p]]" in body(s)
 
