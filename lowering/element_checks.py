@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias, assert_never
 
 from atl.core.dtypes import INTEGERS, range_of
 from atl.core.index import Array, Index, leaf_values, value_of
-from atl.core.program import AtLeast, Below, Monotonic, Program, bounds_of, facts_of, is_bool_array
+from atl.core.program import AtLeast, Below, Lexicographic, Monotonic, Program, bounds_of, facts_of, is_bool_array
 from lowering.builds import build_shared, load
 
 ConstraintCheck: TypeAlias = tuple[Callable[..., int], Any, Callable[[Sequence[Any]], tuple[Any, ...]]]
@@ -52,6 +52,34 @@ static int unsorted_{name}(
         }}
     }}
     return found;
+}}
+
+/* Return whether an element is outside low ... high, or tuples of elements of leading arrays, with those of this array
+   last, decrease (or, if strict, do not increase). `places` holds the numbers of the leading arrays, a byte for each.
+   Tuples of the leading arrays alone do not decrease, which is checked too. */
+static int unsorted_{name}_after(
+        const {name}_t *a, const void *const *arrays, int64_t places, int64_t count, int64_t number, int64_t strict,
+        {name}_t low, {name}_t high)
+{{
+    enum {{ SOME = 4096 }};
+    uint8_t unsorted[SOME], any = 0;
+    for (int64_t begin = 1; begin < count; begin += SOME) {{
+        const int64_t here = count - begin < SOME ? count - begin : SOME;
+        const {name}_t *part = a + begin;
+        for (int64_t i = 0; i < here; i++) {{
+            unsorted[i] = strict ? part[i] <= part[i - 1] : part[i] < part[i - 1];
+        }}
+        for (int64_t k = 0; k < number; k++) {{
+            const {name}_t *row = (const {name}_t *)arrays[places >> 8 * k & 255] + begin;
+            for (int64_t i = 0; i < here; i++) {{
+                unsorted[i] &= row[i] == row[i - 1];
+            }}
+        }}
+        for (int64_t i = 0; i < here; i++) {{
+            any |= unsorted[i];
+        }}
+    }}
+    return any || outside_{name}(a, count, low, high);
 }}
 """
 _BETWEEN: Final = """
@@ -113,13 +141,14 @@ static int unsorted_{name}_between_{at}(
 """
 _ALL: Final = """
 /* Return whether a constraint is violated. The description holds their number and, for each, its kind, the array, the
-   array of positions, the number of elements, two parameters and the range. */
+   array of positions, the number of elements, two parameters and the range. Instead of positions, there may be
+   several arrays, a byte for each. */
 static int faults(const int64_t *description, const void *const *arrays)
 {{
     const int64_t *const end = description + 1 + 8 * description[0];
     int found = 0;
     for (const int64_t *limit = description + 1; limit < end; limit += 8) {{
-        const void *a = arrays[limit[1]], *at = arrays[limit[2]];
+        const void *a = arrays[limit[1]], *at = arrays[limit[2] & 255];
         const int64_t count = limit[3], one = limit[4], other = limit[5], low = limit[6], high = limit[7];
         switch (limit[0]) {{
 {cases}
@@ -138,6 +167,8 @@ def _c_calls() -> dict[str, str]:
     calls |= {f"unsorted {t}": f"unsorted_{t}(a, count, one, other, low, high)" for t in INTEGERS}
     arguments = "a, at, count, one, other, low, high"
     calls |= {f"unsorted {t} between {p}": f"unsorted_{t}_between_{p}({arguments})" for t, p in _PAIRS}
+    arguments = "a, arrays, limit[2], count, one, other, low, high"
+    calls |= {f"unsorted {t} after": f"unsorted_{t}_after({arguments})" for t in INTEGERS}
     return calls
 
 
@@ -167,8 +198,9 @@ def _library() -> tuple[Any, Any]:
 class ElementConstraint:
     """A constraint on the first `count` elements of an input: all lie in the inclusive range `within`.
 
-    The constraint may also require sorted rows. The rows have a fixed length, or lie between positions that another
-    input holds. Then `order` is that length, or the number of positions, and whether the rows increase strictly.
+    The constraint may also require sorted rows. The rows have a fixed length, lie between positions that another
+    input holds, or are where the elements of other inputs are equal. Then `order` is that length, the number of
+    positions or of these inputs, and whether the rows increase strictly.
     `places` are the numbers of these inputs in a call.
     """
 
@@ -240,7 +272,8 @@ def _check(limits: Sequence[ElementConstraint]) -> ConstraintCheck:
     description = [len(limits)]
     for limit in limits:
         at = [places.index(place) for place in limit.places]
-        description += [_NUMBERS[limit.question], at[0], at[-1], limit.count, *limit.order, *limit.within]
+        others = sum(number << 8 * k for k, number in enumerate(at[1:] or at))
+        description += [_NUMBERS[limit.question], at[0], others, limit.count, *limit.order, *limit.within]
     slots = next(slots for slots in SLOTS if slots >= len(places))
     filled = [*places, *places[:1] * (slots - len(places))]
     return getattr(library, f"faults_{slots}"), ffi.new("int64_t[]", description), itemgetter(*filled)
@@ -281,19 +314,23 @@ class Facts:
             if not shape or 0 in shape:
                 continue
             low, high = range_of(array.dtype)
-            order: Monotonic | None = None
+            order: Monotonic | Lexicographic | None = None
             for fact in facts_of(array):
                 match fact:
                     case AtLeast(bound):
                         low = max(low, value(bound))
                     case Below(bound):
                         high = min(high, value(bound) - 1)
-                    case Monotonic():
+                    case Monotonic() | Lexicographic():
                         order = fact if shape[-1] > 1 else None
                     case _:
                         assert_never(fact)
             within = (low, high) if low <= high else (0, -1)  # an empty range whose ends fit into the type
-            if order is not None and order.between is not None:
+            if isinstance(order, Lexicographic):
+                places = (at, *(self.places[each.name] for each in order.leading))
+                rows = len(order.leading), int(order.strict)
+                found.append(ElementConstraint(f"unsorted {array.dtype} after", places, shape[0], within, rows))
+            elif order is not None and order.between is not None:
                 question = f"unsorted {array.dtype} between {order.between.dtype}"
                 rows = value(order.between.shape[0]), int(order.strict)
                 found.append(ElementConstraint(question, (at, self.places[order.between.name]), shape[0], within, rows))

@@ -124,7 +124,7 @@ class Format(Storage):
         return replace(self, index_dtype=dtype)
 
     def sorted(self) -> Format:
-        """Return this format with the entries of each parent declared sorted; `pack` sorts them.
+        """Return this format with the entries of each parent declared sorted and distinct, as `pack` makes them.
 
         Co-iteration (`s.mark(p, "merge")`) requires it, and each call checks it.
 

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 import atl
+from atl.core.index import MOST_LEADING
 from atl.core.node import is_position
 from atl.errors import brief
 from sparse.errors import CapacityExceeded, FormatError
@@ -264,8 +265,8 @@ class Compressed(Level):
 
     The coordinates are in `crd`, or in `crd0`, `crd1`, … for several dimensions. The root level has no `pos`. If
     `is_unique` is false, several entries may have the same coordinates, and an element is their sum. If `is_ordered` is
-    true, the entries of each parent are declared to be sorted by their (first) coordinate; co-iteration requires it,
-    and each call checks it.
+    true, the entries of each parent are declared to be sorted: by all their coordinates at the root, otherwise by the
+    first one. Co-iteration requires it, and each call checks it.
 
     >>> import numpy as np
     >>> from sparse.levels import Compressed
@@ -293,7 +294,7 @@ class Compressed(Level):
         return self.is_unique
 
     def sorted(self) -> Compressed:
-        return replace(self, is_ordered=True)
+        return replace(self, is_ordered=True, is_unique=True)
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -351,7 +352,7 @@ class Compressed(Level):
         if not (nondecreasing and in_bounds):
             return False
         parent = np.repeat(np.arange(len(pos) - 1), np.diff(pos))
-        if self.is_ordered and bool(((parent[1:] == parent[:-1]) & (held[0][1:] < held[0][:-1])).any()):
+        if self.is_ordered and bool((np.lexsort((*reversed(held), parent)) != np.arange(m.count)).any()):
             return False
         if not self.unique:
             return True
@@ -361,12 +362,15 @@ class Compressed(Level):
     def declare(self, extents: tuple[Number, ...], parents: Number, declarer: Declarer, *, root: bool) -> Metadata:
         count = declarer.size("nnz")
         held = {} if root else {"pos": declarer.bounds("pos", parents + 1, low=0, high=count + 1)}
-        order = "increasing" if self.unique and self.dimensions == 1 else "nondecreasing"
-        for role, extent in zip(self.roles, extents, strict=True):
+        before: atl.Tensor | None = None
+        for number, (role, extent) in enumerate(zip(self.roles, extents, strict=True)):
+            order = "increasing" if self.unique and role == self.roles[-1] else "nondecreasing"
             monotonic: object = None
-            if self.is_ordered and role == self.roles[0]:
+            if self.is_ordered and not number:
                 monotonic = order if root else (order, held["pos"])
-            held[role] = declarer.array(role, count, low=0, high=extent, monotonic=monotonic)
+            elif self.is_ordered and root and number <= MOST_LEADING:
+                monotonic = (order, "after", before)
+            before = held[role] = declarer.array(role, count, low=0, high=extent, monotonic=monotonic)
         return Metadata(held, extents, count)
 
 

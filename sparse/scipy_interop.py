@@ -6,7 +6,6 @@ Only the numbers of diagonals are converted: scipy counts from the main diagonal
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from copy import copy
 from functools import lru_cache, partial
 from typing import Any, TypeAlias
 
@@ -43,7 +42,8 @@ def scipy_format(form: Storage, rank: int) -> str:
 
 def has_scipy_dtype(values: AnyArray) -> bool:
     """Return whether scipy.sparse has matrices of this element type: it has no floats of 16 bits."""
-    return values.dtype.name not in ("float16", "bfloat16")
+    kind = values.dtype
+    return kind.itemsize != 2 or kind.kind not in "fV"
 
 
 ArraysOf: TypeAlias = Callable[[Any], tuple[AnyArray, ...] | None]
@@ -131,7 +131,9 @@ def compressed_scipy_view(kind: str, shape: tuple[int, ...], arrays: Sequence[An
     pos, crd, values = arrays
     if not pos.dtype == crd.dtype == np.int32 or max(shape) > range_of("int32")[1]:
         return getattr(sp, f"{kind}_array")((values, crd, pos), shape=shape)
-    made = copy(_empty_scipy_array(kind, shape))
+    empty = _empty_scipy_array(kind, shape)
+    made = object.__new__(type(empty))  # copy.copy takes longer
+    made.__dict__.update(empty.__dict__)
     made.indptr, made.indices, made.data = pos, crd, values
     return made
 

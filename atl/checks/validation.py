@@ -212,11 +212,11 @@ def _operator(op: ReshapeOp) -> Formed:
 
 
 def _array(array: ix.Array) -> ix.Array:
-    name, extents, dtype, low, high, monotonic, between, trailing = _read(array)
+    name, extents, dtype, low, high, monotonic, between, trailing, after = _read(array)
     shape = tuple(map(validated_index, _several(array, extents)))
     first, end = (None if bound is None else validated_index(bound) for bound in (low, high))
-    order = None if between is None else validated_array(between)
-    return ix.Array(name, shape, dtype, first, end, monotonic, order, trailing)
+    positions, leading = (None if each is None else validated_array(each) for each in (between, after))
+    return ix.Array(name, shape, dtype, first, end, monotonic, positions, trailing, leading)
 
 
 def _index(expression: ix.Index) -> ix.Index:

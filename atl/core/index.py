@@ -126,6 +126,9 @@ Monotonicity: TypeAlias = Literal["", "nondecreasing", "increasing"]
 _MONOTONICITIES: Final[dict[str, int]] = {"": 0, "increasing": 1, "nondecreasing": 2}
 """Numbers that certificates hash; they must not change."""
 
+MOST_LEADING: Final = 7
+"""Maximum number of arrays before another one in a lexicographic order."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Array(Node):
@@ -137,6 +140,8 @@ class Array(Node):
     - `monotonic`: the order of the elements along the last dimension.
     - `between`: a one-dimensional array of positions. `monotonic` then applies only within each segment from one of
       these positions to the next.
+    - `after`: an ordered array of the same shape and element type. The pairs (after[p], element[p]) are then in
+      lexicographic order: `monotonic` applies only where the elements of `after`, and of its own `after`, are equal.
 
     If `trailing`, each element may be a tensor: a call may pass an array with further dimensions, which come last.
     Terms treat the elements as numbers (`Program.at_rank`).
@@ -150,16 +155,17 @@ class Array(Node):
     monotonic: Monotonicity = ""
     between: Array | None = None
     trailing: bool = False
+    after: Array | None = None
 
     def __post_init__(self) -> None:
         bounds = tuple(bound for bound in (self.low, self.high) if bound is not None)
         self._check(bounds)
-        positions = () if self.between is None else (self.between,)
+        others = tuple(array for array in (self.between, self.after) if array is not None)
         key: tuple[Hashable, ...] = (
             *(self.name, self.dtype, _MONOTONICITIES[self.monotonic], self.low is None, self.high is None),
-            *(*positions, *((True,) if self.trailing else ())),
+            *(*others, *((True,) if self.trailing else ()), *(("after",) if self.after is not None else ())),
         )
-        self._seal((*key, *self.shape, *bounds), (*self.shape, *bounds, *positions))
+        self._seal((*key, *self.shape, *bounds), (*self.shape, *bounds, *others))
 
     def _check(self, bounds: tuple[Index, ...]) -> None:
         """Check that the declaration depends only on sizes and on elements of other inputs."""
@@ -177,16 +183,31 @@ class Array(Node):
             raise malformed(what, (self.dtype, self.monotonic), "numbers without an order")
         if self.between is not None:
             self._check_positions(self.between)
+        if self.after is not None:
+            self._check_after(self.after)
 
     def _check_positions(self, between: Array) -> None:
         row = type(between) is Array and between.dtype in dtypes.INTEGERS and len(between.shape) == 1
         row = row and not between.trailing
-        if not row or between.between is not None:
+        if not row or between.between is not None or between.after is not None:
             raise malformed(f"the order of {self.name}", between, "a one-dimensional input of integers")
         if not self.monotonic or len(self.shape) != 1:
             raise malformed(
                 f"the order of {self.name}", self.shape, "a one-dimensional array that is nondecreasing or increasing"
             )
+
+    def _check_after(self, after: Array) -> None:
+        row = type(after) is Array and after.monotonic and after.between is None
+        if not row or not self.monotonic or self.between is not None or len(self.leading) > MOST_LEADING:
+            required = f"after at most {MOST_LEADING} ordered arrays of one dimension, without positions"
+            raise malformed(f"the order of {self.name}", after, required)
+        if len(self.shape) != 1 or (after.shape, after.dtype) != (self.shape, self.dtype):
+            raise malformed(f"the order of {self.name}", after, f"an array of the shape and type of {self.name}")
+
+    @property
+    def leading(self) -> tuple[Array, ...]:
+        """The arrays before this one in a lexicographic order, the first one first."""
+        return () if self.after is None else (*self.after.leading, self.after)
 
     @property
     def order(self) -> Order:
@@ -201,6 +222,7 @@ class Array(Node):
             *bounds,
             *positions,
             *(("...",) if self.trailing else ()),
+            *(() if self.after is None else ("after", self.after.order)),
         )
 
 

@@ -49,17 +49,32 @@ class Monotonic:
     between: Array | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Lexicographic:
+    """The tuples (leading[0][p], leading[1][p], …, element[p]) are nondecreasing in p, or increasing if `strict`.
+
+    Those of `leading` alone are nondecreasing, which their own declarations state.
+    """
+
+    strict: bool
+    leading: tuple[Array, ...]
+
+
 MONOTONIC_NOTATION: Final[dict[Monotonicity, str]] = {"nondecreasing": "rising", "increasing": "strict"}
 """Keywords that declare an order in the printed notation."""
 
-Fact: TypeAlias = AtLeast | Below | Monotonic
+Fact: TypeAlias = AtLeast | Below | Monotonic | Lexicographic
 
 
 def facts_of(array: Array) -> tuple[Fact, ...]:
     """Return all declared facts about the elements of an array, bounds first."""
     low = () if array.low is None else (AtLeast(array.low),)
     high = () if array.high is None else (Below(array.high),)
-    return (*low, *high, *((Monotonic(array.monotonic == "increasing", array.between),) if array.monotonic else ()))
+    if not array.monotonic:
+        return (*low, *high)
+    strict = array.monotonic == "increasing"
+    order = Monotonic(strict, array.between) if array.after is None else Lexicographic(strict, array.leading)
+    return (*low, *high, order)
 
 
 def bounds_of(array: Array) -> tuple[AtLeast | Below, ...]:
@@ -67,7 +82,7 @@ def bounds_of(array: Array) -> tuple[AtLeast | Below, ...]:
     if array.dtype in STORED and is_integer(array.dtype):
         low, high = range_of(array.dtype)
         return AtLeast(constant(low)), Below(constant(high + 1))
-    return tuple(fact for fact in facts_of(array) if not isinstance(fact, Monotonic))
+    return tuple(fact for fact in facts_of(array) if isinstance(fact, AtLeast | Below))
 
 
 def bool_array(name: str, shape: tuple[Index, ...]) -> Array:
@@ -81,7 +96,7 @@ def is_bool_array(array: Array) -> bool:
 
 
 def order_of(array: Array) -> Monotonic | None:
-    """Return the declared order of the elements, if any."""
+    """Return the declared order of the elements, if any; none if it is only part of a lexicographic order."""
     return next((fact for fact in facts_of(array) if isinstance(fact, Monotonic)), None)
 
 

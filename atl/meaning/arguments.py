@@ -21,6 +21,7 @@ from atl.core.predicate import Predicate, expressions, holds
 from atl.core.program import (
     AtLeast,
     Below,
+    Lexicographic,
     Monotonic,
     Program,
     SparseOperand,
@@ -448,7 +449,7 @@ def _check_facts(array: Array, call: Arguments, packed: SparseOperand | None) ->
             case Below(bound):
                 high = _value(bound, call, f"the range of {array.name}")
                 _check_range(array, data >= high, call)
-            case Monotonic():
+            case Monotonic() | Lexicographic():
                 _check_order(array, fact, call, packed)
             case _:
                 assert_never(fact)
@@ -472,7 +473,7 @@ def _check_range(array: Array, outside: npt.NDArray[np.bool_], call: Arguments) 
         )
 
 
-def _check_order(array: Array, order: Monotonic, call: Arguments, packed: SparseOperand | None) -> None:
+def _check_order(array: Array, order: Monotonic | Lexicographic, call: Arguments, packed: SparseOperand | None) -> None:
     """Raise an error for the first two neighbours that violate the declared order, if any."""
     data = call.arrays[array.name]
     if not data.ndim:
@@ -480,7 +481,14 @@ def _check_order(array: Array, order: Monotonic, call: Arguments, packed: Sparse
     violations = data[..., 1:] <= data[..., :-1] if order.strict else data[..., 1:] < data[..., :-1]
     where = "along the last dimension"
     ends: dict[str, object] = {}
-    if order.between is not None:
+    if isinstance(order, Lexicographic):
+        rows = {each.name: call.arrays[each.name] for each in order.leading}
+        where = f"where the elements of {' and '.join(rows)} are equal"
+        for row in rows.values():
+            violations &= row[1:] == row[:-1]
+        for p in np.flatnonzero(violations)[:1]:
+            ends = {f"{name}[{k}]": row[k] for name, row in rows.items() for k in (p, p + 1)}
+    elif order.between is not None:
         name, positions = order.between.name, call.arrays[order.between.name]
         where = f"from {name}[r] to {name}[r + 1] - 1, for each r"
         violations, r = _first_violating_segment(violations, positions)

@@ -2,6 +2,7 @@
 
     program    ::= name (declarations) [: type | : (result : type, …)] [given conditions] := expression
     declaration::= A : float32[n, 2*k] | idx : int32[n] in [0, m) strict | crd : int32[n] rising between pos | k : size
+                 | col : int32[n] strict after row
     expression ::= gen[lo <= i < hi] e (⊞) | sum[…] e (Σ) | prod[…] e (Π) | max[…] e | min[…] e
                  | let x := e in e | rec[lo <= p < hi] y from e in e | [condition] . e (·)
                  | e ++ e | e + e (⊕) | e - e | e * e | e / e | -e | e[i, j] | (e)
@@ -89,6 +90,14 @@ def _whole(reader: _Reader, read: Callable[[_Reader], T]) -> T:
 
 
 @dataclass(frozen=True, slots=True)
+class _Order:
+    """An order within segments, `between` positions, or in a lexicographic order, `after` another input."""
+
+    word: str
+    token: Token
+
+
+@dataclass(frozen=True, slots=True)
 class _Header:
     """The declared type of the body and the declared results, with the place of the declaration."""
 
@@ -116,13 +125,13 @@ class _Reader(IndexReader):
         name = self.name("the program")
         declared: list[Array] = []
         sizes: dict[str, None] = {}
-        between: dict[str, Token] = {}
+        orders: dict[str, _Order] = {}
         sharded: list[Sharding] = []
         if self.accept("(") and not self.accept(")"):
-            self.list_of(lambda: self._declaration(declared, sizes, between, sharded), ")", "declarations")
+            self.list_of(lambda: self._declaration(declared, sizes, orders, sharded), ")", "declarations")
         # Names that occur in the type of an input are sizes, except inputs whose elements are read.
         self.sizes = {*sizes, *self.mentioned}
-        self._order_between(declared, between)
+        self._set_orders(declared, orders)
         self.arrays = {array.name: array for array in declared}
         header = self._header() if self.accept(":") else None
         given = self._given()
@@ -144,7 +153,7 @@ class _Reader(IndexReader):
         return replace(made, sharded=tuple(sharded))
 
     def _declaration(
-        self, declared: list[Array], sizes: dict[str, None], between: dict[str, Token], sharded: list[Sharding]
+        self, declared: list[Array], sizes: dict[str, None], orders: dict[str, _Order], sharded: list[Sharding]
     ) -> None:
         token = self.next
         name = self.name("an input or a size")
@@ -174,12 +183,13 @@ class _Reader(IndexReader):
                 token,
                 required="an integer array",
             )
-        if self.next.kind == "name" and self.next.text == "between":
+        word = self.next.text
+        if self.next.kind == "name" and word in ("between", "after"):
             self.advance()
-            between[name] = self.next
-            self.name("the positions")
+            orders[name] = _Order(word, self.next)
+            self.name("the positions" if word == "between" else "an ordered input")
             if not monotonic:
-                raise self.error(f"{name} has no order", token, required="rising or strict before between")
+                raise self.error(f"{name} has no order", token, required=f"rising or strict before {word}")
         with self.placed(start.start):
             declared.append(Array(name, of.shape, of.dtype or dtypes.DEFAULT, low, high, monotonic, trailing=trailing))
 
@@ -191,22 +201,48 @@ class _Reader(IndexReader):
                 return monotonic
         return ""
 
-    def _order_between(self, declared: list[Array], between: dict[str, Token]) -> None:
-        """Set the positions of inputs that are ordered between positions, which may be declared later."""
+    def _set_orders(self, declared: list[Array], orders: dict[str, _Order]) -> None:
+        """Set the positions between which inputs are ordered, and the inputs after which they are ordered.
+
+        These may be declared later.
+        """
         for at, array in enumerate(declared):
-            token = between.get(array.name)
-            if token is None:
-                continue
-            positions = next((each for each in declared if each.name == token.text), None)
-            row = positions is not None and len(positions.shape) == len(array.shape) == 1
-            if positions is None or not row or positions.dtype not in dtypes.INTEGERS or positions.name in between:
-                raise self.error(
-                    f"{array.name} cannot be ordered between {token.text}",
-                    token,
-                    required="a one-dimensional input, ordered between positions in another one-dimensional "
-                    "integer input that is not itself ordered between others",
-                )
-            declared[at] = replace(array, between=positions)
+            if array.name in orders and orders[array.name].word == "between":
+                declared[at] = self._between(array, declared, orders)
+        for name in [name for name, order in orders.items() if order.word == "after"]:
+            self._after(name, declared, orders, ())
+
+    def _after(self, name: str, declared: list[Array], orders: dict[str, _Order], pending: tuple[str, ...]) -> None:
+        """Set the input after which an input is ordered; before that, the one after which that input is ordered."""
+        token = orders[name].token
+        other = orders.get(token.text)
+        if other is not None and other.word == "after" and token.text not in (*pending, name):
+            self._after(token.text, declared, orders, (*pending, name))
+        at = next(at for at, each in enumerate(declared) if each.name == name)
+        array, first = declared[at], next((each for each in declared if each.name == token.text), None)
+        alike = first is not None and len(array.shape) == 1 and (first.shape, first.dtype) == (array.shape, array.dtype)
+        if first is None or not alike or not first.monotonic or first.between or token.text in (*pending, name):
+            raise self.error(
+                f"{name} cannot be ordered after {token.text}",
+                token,
+                required="two one-dimensional inputs of one shape and type; the other one is rising or strict, and "
+                "neither is ordered between positions or after the other in turn",
+            )
+        if array.after is None:
+            declared[at] = replace(array, after=first)
+
+    def _between(self, array: Array, declared: list[Array], orders: dict[str, _Order]) -> Array:
+        token = orders[array.name].token
+        positions = next((each for each in declared if each.name == token.text), None)
+        row = positions is not None and len(positions.shape) == len(array.shape) == 1
+        if positions is None or not row or positions.dtype not in dtypes.INTEGERS or positions.name in orders:
+            raise self.error(
+                f"{array.name} cannot be ordered between {token.text}",
+                token,
+                required="a one-dimensional input, ordered between positions in another one-dimensional "
+                "integer input that is not itself ordered between or after others",
+            )
+        return replace(array, between=positions)
 
     def _bounds(self) -> tuple[Index | None, Index | None]:
         """Parse the range [lo, hi); missing bounds are infinities in parentheses."""

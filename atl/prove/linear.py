@@ -26,6 +26,7 @@ from atl.prove.rows import (
     combined,
     contradict,
     declared_rows,
+    leading_columns,
     opposite,
     plus,
     projected,
@@ -592,6 +593,8 @@ class _Refutation:
             ordered = a in state.within and b in state.within and not any(steps[:-1])
             if order is not None and ordered and (order.between is None or self._in_one_segment(state, a, b)):
                 self._pair_in_order(state, steps[-1], difference, strict=order.strict)
+            elif ordered and self._have_equal_leading(state, a, b):
+                self._pair_in_order(state, steps[-1], difference, strict=left.array.monotonic == "increasing")
             else:
                 self._pair(state, steps, difference)
 
@@ -610,6 +613,14 @@ class _Refutation:
             )
             for first, last in segments(self.table, a)
         )
+
+    def _have_equal_leading(self, state: _State, a: int, b: int) -> bool:
+        """Return True if two elements are ordered lexicographically, and their leading elements are proved equal."""
+        here, there = leading_columns(self.table, a), leading_columns(self.table, b)
+        if here is None or there is None:
+            return False
+        differences = [combined({x: 1}, 1, {y: 1}, -1) for x, y in zip(here, there, strict=True)]
+        return all(self.entails(state, row) and self.entails(state, opposite(row)) for row in differences)
 
     def _pair_in_order(self, state: _State, step: Row, difference: Row, *, strict: bool) -> None:
         """Order two elements of a row; if strict, by at least the distance of their positions."""

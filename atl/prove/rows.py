@@ -154,6 +154,19 @@ def segments(table: Table, column: int) -> list[tuple[int, int]]:
     return [(a, b) for a in at for b in at if combined(table.parts[b][0], 1, table.parts[a][0], -1) == {0: 1}]
 
 
+def leading_columns(table: Table, column: int) -> list[int] | None:
+    """Return the columns of the leading elements of an element in a lexicographic order, at the same position.
+
+    Returns None if the array has no such order, or if a leading element does not occur in the query.
+    """
+    read = table.atoms[column]
+    leading = read.array.leading if isinstance(read, Read) else ()
+    position = table.parts[column][:1]
+    at = {atom.array: c for c, atom in table.atoms.items() if isinstance(atom, Read) and table.parts[c][:1] == position}
+    found = [at[array] for array in leading if array in at]
+    return found if leading and len(found) == len(leading) else None
+
+
 # -- predicates as rows -----------------------------------------------------------------------------------------------
 
 

@@ -135,6 +135,8 @@ def _realisable(array: Array, model: Model) -> bool:
         return False
     if any((low is not None and value < low) or (high is not None and value >= high) for _, value in inside):
         return False
+    if array.after is not None:
+        return _continues(array, {position[0]: value for position, value in inside}, model, low, high)
     order = order_of(array)
     if order is None or not shape:
         return True
@@ -147,6 +149,38 @@ def _realisable(array: Array, model: Model) -> bool:
         _fits([each for each in row if first <= each[0] < end], (first, end), low, high, step=int(order.strict))
         for row in (*rows.values(), [])
         for first, end in segments
+    )
+
+
+def _continues(array: Array, known: Mapping[int, int], model: Model, low: int | None, high: int | None) -> bool:
+    """Return True if an array that is ordered after others can have these elements; False if that is not certain.
+
+    Positions without elements may continue the row of the tuple before them, or of the first one.
+    """
+    extent = model.value(array.shape[0])
+    step = int(array.monotonic == "increasing")
+    span = None if low is None or high is None else high - low
+    if not known:
+        return not step or span is None or span >= extent
+    rows: dict[int, tuple[int, ...]] = {}
+    leading = [each.name for each in array.leading]
+    held = {(name, at[0]): value for name, at, value in model.elements if name in leading and 0 <= at[0] < extent}
+    if set(held) != {(name, p) for name in leading for p in known}:
+        return False
+    for p in sorted(known):
+        rows[p] = tuple(held[name, p] for name in leading)
+    first, last = min(known), max(known)
+    before = low is None or known[first] - low >= step * first
+    behind = high is None or high - 1 - known[last] >= step * (extent - 1 - last)
+    return (
+        before
+        and behind
+        and all(
+            known[q] - known[p] >= step * (q - p)
+            if rows[p] == rows[q]
+            else rows[p] < rows[q] and (high is None or high - 1 - known[p] >= step * (q - p - 1))
+            for p, q in pairwise(rows)
+        )
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, overload
 
 from atl.checks.wellformed import make_program
 from atl.core import dtypes
-from atl.core.index import Array, Index, Monotonicity, Size, index
+from atl.core.index import MOST_LEADING, Array, Index, Monotonicity, Size, index
 from atl.core.predicate import Predicate
 from atl.core.program import Program, bool_array
 from atl.core.terms import Input
@@ -25,7 +25,7 @@ def tensor(
     *shape: IndexExpr | Index | int | EllipsisType,
     dtype: str = dtypes.DEFAULT,
     range: tuple[Any, Any] | None = None,  # noqa: A002 (the public API name)
-    monotonic: str | tuple[str, Tensor] | None = None,
+    monotonic: str | tuple[str, Tensor] | tuple[str, str, Tensor] | None = None,
 ) -> Tensor:
     """Declare an input tensor with a name, a shape and an element type. Without extents, it is a scalar.
 
@@ -35,6 +35,8 @@ def tensor(
     - `monotonic="nondecreasing"` or `"increasing"`: the elements are in this order along the last dimension.
     - `monotonic=("increasing", pos)`: each segment from pos[r] to pos[r + 1] - 1 of a one-dimensional array is in this
       order. `pos` is another one-dimensional integer input.
+    - `monotonic=("increasing", "after", row)`: the pairs (row[p], element[p]) are in lexicographic order. `row` is
+      another ordered input of the same one-dimensional shape and type. It may be ordered after a third one.
 
     The elements of an input of `dtype="bool"` are read in conditions only.
 
@@ -48,6 +50,9 @@ def tensor(
     (m,)
     >>> pos = atl.tensor("pos", n + 1, dtype="int32", range=(0, m + 1), monotonic="nondecreasing")
     >>> atl.tensor("crd", m, dtype="int32", monotonic=("increasing", pos)).shape
+    (m,)
+    >>> row = atl.tensor("row", m, dtype="int32", monotonic="nondecreasing")
+    >>> atl.tensor("column", m, dtype="int32", monotonic=("increasing", "after", row)).shape
     (m,)
     """
     trailing = bool(shape) and shape[-1] is ...
@@ -72,7 +77,7 @@ def _array(
             required="an array of int32 or int64",
             suggestions=('declare it with dtype="int32" or "int64"',),
         )
-    monotonic, between = _monotonicity(name, len(shape), declared)
+    monotonic, between, after = _monotonicity(name, kind, shape, declared)
     if bounds is not None and (not isinstance(bounds, tuple) or len(bounds) != 2):
         raise InvalidArgument(f"range={brief(bounds)}", required="a pair (lo, hi), meaning lo <= element < hi")
     for extent in shape:
@@ -87,25 +92,39 @@ def _array(
     if kind == dtypes.BOOL:
         return bool_array(name, shape)
     low, high = (as_index(bounds[0]), as_index(bounds[1])) if bounds is not None else (None, None)
-    return Array(name, shape, kind, low, high, monotonic, between, trailing)
+    return Array(name, shape, kind, low, high, monotonic, between, trailing, after)
 
 
-def _monotonicity(name: str, rank: int, declared: object) -> tuple[Monotonicity, Array | None]:
-    """Return the declared order, and the array with the bounds of its segments, if any."""
+def _monotonicity(
+    name: str, dtype: str, shape: tuple[Index, ...], declared: object
+) -> tuple[Monotonicity, Array | None, Array | None]:
+    """Return the declared order, and the array with the bounds of its segments or the array that it follows, if any."""
+    rank = len(shape)
     match declared:
         case None:
-            return "", None
+            return "", None, None
         case ("nondecreasing" | "increasing") as monotonic:
-            return monotonic, None
-        case (("nondecreasing" | "increasing") as monotonic, Tensor(node=Input(between))) if (
-            rank == len(between.shape) == 1 and between.dtype in dtypes.INTEGERS and between.between is None
+            return monotonic, None, None
+        case (("nondecreasing" | "increasing") as monotonic, "after", Tensor(node=Input(after))) if (
+            rank == 1
+            and (after.shape, after.dtype) == (shape, dtype)
+            and after.monotonic
+            and after.between is None
+            and len(after.leading) < MOST_LEADING
         ):
-            return monotonic, between
+            return monotonic, None, after
+        case (("nondecreasing" | "increasing") as monotonic, Tensor(node=Input(between))) if (
+            rank == len(between.shape) == 1
+            and between.dtype in dtypes.INTEGERS
+            and not (between.between or between.after)
+        ):
+            return monotonic, between, None
         case _:
             raise InvalidArgument(
                 f"invalid monotonic={brief(declared)} for {name}, which has {rank} dimension{'' if rank == 1 else 's'}",
                 required='None, "nondecreasing" or "increasing"; for a one-dimensional array also ("increasing", pos), '
-                "where pos is another one-dimensional input of integers that is not itself ordered in segments",
+                "where pos is another one-dimensional input of integers that is not itself ordered in segments, or "
+                '("increasing", "after", row), where row is an ordered input of the same shape and type',
             )
 
 

@@ -369,7 +369,8 @@ class _Printer:
             high = self.index(array.high) if array.high is not None else self._spelling.infinity
             text += f" in {low}, {high})"
         text += f" {MONOTONIC_NOTATION[array.monotonic]}" if array.monotonic else ""
-        return f"{text} between {quoted_name(array.between.name)}" if array.between is not None else text
+        text += f" between {quoted_name(array.between.name)}" if array.between is not None else ""
+        return f"{text} after {quoted_name(array.after.name)}" if array.after is not None else text
 
     def _typed_by_itself(self, expr: tm.Expr) -> bool:
         """Return whether a part of the term determines its element type."""

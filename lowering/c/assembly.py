@@ -15,6 +15,8 @@ entries. Workspaces are empty between rows.
 - Counted rows are stored by two runs of the loops, one that counts the stores to each row, and one that stores them.
   Between the two, `space` requests arrays of exactly this size. A row with fewer stores than the square root of
   columns / 4096 is sorted by insertion: going through its bits would take longer.
+- Stores to rows in random order wait for memory. If the rows are the elements of an array, entries of later stores are
+  prefetched, unless a sample of the array shows that rows are near each other.
 - Counts do not depend on values: two compiled copies of the same arithmetic may round differently. So parallel rows are
   counted and stored with their zeros, which are dropped from all rows at the end.
 """
@@ -26,13 +28,14 @@ from functools import partial
 from typing import Final, TypeAlias, assert_never
 
 from atl.core.dtypes import BOOL, FLOATS
-from atl.core.index import ONE, Index
+from atl.core.index import ONE, ZERO, Array, Index, Read, Var
+from atl.core.index import read as read_element
 from lowering.c.index import address_text, count_text, index_text
-from lowering.c.loops import loop_bounds, segments
+from lowering.c.loops import UNROLLED, loop_bounds, segments
 from lowering.c.scalars import C_TYPES, applied, conversion, scalar_text
-from lowering.c.text import SUM, UNARY, Text, indented
+from lowering.c.text import COMPARISON, SUM, UNARY, Text, indented
 from lowering.nest import loopnest as ln
-from lowering.nest.assembly import column_pairs, number_of_rows, row_of
+from lowering.nest.assembly import assembly_of, column_pairs, number_of_rows, row_of, stores
 from lowering.nest.text import AssembledText, TextScope
 
 Lines: TypeAlias = list[str]
@@ -495,14 +498,58 @@ def _counted(scope: TextScope, nest: ln.LoopNest, printed: Callable[[TextScope],
         f"    {ends}[{row} + 1] = {summed} += {ends}[{row} + 1];",
         "}",
     ]
+    array = _array_of_rows(nest)
+    scattered: Lines = []
+    if array is not None:
+        ahead, inside = inside.bind(("assembly", "ahead", array), "ahead")
+        called = f"is_scattered_{array.dtype}({scope.name(array.name)}, {index_text(scope, array.shape[0]).text})"
+        scattered = [f"const int {ahead} = {called};"]
     return [
         f"{kind} *const {ends} = {pos} + 1;",
         f"if ({space}[0] == 0) {{",
         *indented(count),
         "}",
         *sums,
+        *scattered,
         *printed(inside),
         *_combined(inside, rows),
+    ]
+
+
+def _array_of_rows(nest: ln.LoopNest) -> Array | None:
+    """Return the array whose elements are the rows of some store, if all its elements are numbers of rows."""
+    assembly, rows = assembly_of(nest), number_of_rows(nest)
+    found = (_row_read(row_of(cell.pairs, assembly)) for cell in stores(nest.body, nest.output))
+    arrays = (read.array for read in found if read is not None)
+    return next((array for array in arrays if (array.low, array.high) == (ZERO, rows)), None)
+
+
+def _row_read(row: Index) -> Read | None:
+    """Return a row that is an element of an array, at the position of a loop."""
+    read = row.atom
+    return read if isinstance(read, Read) and len(read.indices) == 1 and isinstance(read.indices[0].atom, Var) else None
+
+
+AHEAD: Final = 32
+"""Number of positions by which stores are prefetched. 16 and 48 were not faster on an AMD EPYC (gcc 12)."""
+
+
+def _prefetched(scope: TextScope, row: Index) -> Lines:
+    """Prefetch the entries that a later iteration stores if its row is far from this one."""
+    read = _row_read(row)
+    if read is None or ("assembly", "ahead", read.array) not in scope.names.of:
+        return []
+    assembled = _assembled(scope)
+    (at,), inside = _local(scope, "next")
+    later = read_element(read.array, (read.indices[0] + AHEAD,))
+    ahead, last = scope.name(("assembly", "ahead", read.array)), index_text(scope, read.array.shape[0]).at(COMPARISON)
+    ends = f"{_name(scope, 'pos')}[{index_text(scope, later).at(SUM)} + 1]"
+    return [
+        f"if ({ahead} && {index_text(scope, read.indices[0] + AHEAD).at(COMPARISON)} < {last}) {{",
+        f"    const {C_TYPES[assembled.assembly.index_dtype]} {at} = {ends};",
+        f"    __builtin_prefetch({_name(inside, 'crd')} + {at}, 1);",
+        f"    __builtin_prefetch({_values(inside)} + {at}, 1);",
+        "}",
     ]
 
 
@@ -519,6 +566,7 @@ def coalesced_count(scope: TextScope, loop: ln.For, nested: Lines) -> Lines:
             lengths += max_int64(0, A_pos[i + 1] - A_pos[i]);
         }
         if (lengths == A_pos[n] - A_pos[0]) {
+            #pragma GCC unroll 4
             for (int64_t p = A_pos[0]; p < A_pos[n]; p++) {…}
         } else {…}
     }
@@ -547,6 +595,7 @@ def coalesced_count(scope: TextScope, loop: ln.For, nested: Lines) -> Lines:
                 f"if ({lengths} == {index_text(local, end - begin).text}) {{",
                 *indented(
                     [
+                        UNROLLED,
                         f"for (int64_t {position} = {bounds[0]}; {position} < {bounds[1]}; {position}++) {{",
                         *indented(_count(within.under(segment.range), cell)),
                         "}",
@@ -586,11 +635,13 @@ def _count(scope: TextScope, cell: ln.Cell) -> Lines:
 
 def _store_in_any_order(scope: TextScope, cell: ln.Cell, column: str, value: Text) -> Lines:
     assembled = _assembled(scope)
-    row = index_text(scope, row_of(cell.pairs, assembled.assembly))
+    found = row_of(cell.pairs, assembled.assembly)
+    row = index_text(scope, found)
     (at,), inside = _local(scope, "at")
     kind = C_TYPES[assembled.assembly.index_dtype]
     ends = _name(scope, "pos")
     lines = [
+        *_prefetched(scope, found),
         f"const {kind} {at} = {ends}[{Text(row.text, SUM).at(SUM)} + 1]++;",
         f"{_name(scope, 'crd')}[{at}] = {_as_column(inside, Text(column, SUM).at(UNARY))};",
         f"{_values(scope)}[{at}] = {value.text};",

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from atl.core.dtypes import DTYPES, TYPES
+from atl.core.dtypes import DTYPES, INTEGERS, TYPES
 from lowering.c.functions.error_function import ERROR_FUNCTIONS
 from lowering.c.functions.exponential import EXPONENTIALS
 from lowering.c.functions.extremes import EXTREMES, KEYS, extreme_of_vectors
@@ -60,6 +60,21 @@ def _absolute(c_type: str) -> str:
 static inline {c_type} abs_{c_type.removesuffix("_t")}({c_type} a)
 {{
     return a < 0 ? -a : a;
+}}
+"""
+
+
+def _scattered(dtype: str) -> str:
+    return f"""\
+/* Whether there are many rows, and a sample of them is more than 1024 rows away from those 32 positions later. */
+static inline int is_scattered_{dtype}(const {TYPES[dtype].c} *rows, int64_t count)
+{{
+    int apart = 0;
+    for (int64_t k = 0; k < 64 && count >= 262144; k++) {{
+        const {TYPES[dtype].c} *at = rows + count / 65 * k;
+        apart += (int64_t)at[32] - at[0] > 1024 || (int64_t)at[0] - at[32] > 1024;
+    }}
+    return apart > 16;
 }}
 """
 
@@ -142,6 +157,7 @@ static inline int64_t floor_mod(int64_t a, int64_t b)
     return rest < 0 ? rest + b : rest;
 }
 """,
+    **{f"is_scattered_{dtype}": _scattered(dtype) for dtype in INTEGERS},
     **EXTREMES,
     **KEYS,
     **EXPONENTIALS,

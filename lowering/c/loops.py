@@ -44,7 +44,7 @@ def directives(scope: TextScope, loop: ln.For, *more: str) -> list[str]:
     """Return the directives before a loop; `more` are further clauses."""
     match loop.mark:
         case LoopMark.NONE:
-            return [IVDEP] if needs_ivdep(loop) else []
+            return [IVDEP] if needs_ivdep(loop) else [UNROLLED] if _stores_entries(scope, loop) else []
         case LoopMark.MERGE | LoopMark.RUNS | LoopMark.STREAM | CallMark():
             # A merge of one position, or a stream of less than a line, is a plain loop. Others are printed elsewhere.
             return []
@@ -62,6 +62,23 @@ def directives(scope: TextScope, loop: ln.For, *more: str) -> list[str]:
         case LoopMark.THREAD_X | LoopMark.THREAD_Y | LoopMark.THREAD_Z:
             raise AssertionError(f"C does not support loops marked {loop.mark.value}")
     assert_never(loop.mark)
+
+
+UNROLLED: Final = "#pragma GCC unroll 4"
+"""Directive for a loop whose iterations count or store an entry of a row each.
+
+Counting took 0.5 to 0.85 of the time on an AMD EPYC (gcc 12), and a transposition 0.87 to 1 of it.
+"""
+
+
+def _stores_entries(scope: TextScope, loop: ln.For) -> bool:
+    """Return whether all iterations of a loop only store an entry to counted rows."""
+    match loop.body:
+        case (ln.Assign(ln.Cell() as cell) | ln.Accumulate(ln.Cell() as cell),):
+            assembled = scope.assembled
+            return assembled is not None and assembled.kind == "counted" and ln.key(cell.buffer) == assembled.output
+        case _:
+            return False
 
 
 def needs_ivdep(loop: ln.For) -> bool:
@@ -549,12 +566,16 @@ def _may_fail(bound: Index) -> bool:
 def _merge_loop(scope: TextScope, merge: Merge, names: tuple[tuple[str, str], ...], printed: Printed) -> Lines:
     read = reduce(TextScope.under, merge.ranges, scope)
     inside = reduce(TextScope.under, merge.within, scope)
-    keys: list[str] = []
+    keys: list[_Key] = []
     lines: Lines = []
     for finger, (name, _) in zip(merge.fingers, names, strict=True):
-        text, (bound, inside) = index_text(read, finger.key).text, inside.bind(("key", finger.variable), f"{name}_key")
-        keys.append(bound)
-        lines.append(f"const int64_t {bound} = {text};")
+        parts: list[str] = []
+        for number, key in enumerate(finger.key):
+            hint = f"{name}_key" if len(finger.key) == 1 else f"{name}_key{number}"
+            bound, inside = inside.bind(("key", finger.variable, number), hint)
+            parts.append(bound)
+            lines.append(f"const int64_t {bound} = {index_text(read, key).text};")
+        keys.append(tuple(parts))
     body = printed(inside, merge.body)
     for condition in reversed(merge.conditions):
         body = _conditional(predicate_text(inside, condition).text, body)
@@ -564,11 +585,28 @@ def _merge_loop(scope: TextScope, merge: Merge, names: tuple[tuple[str, str], ..
         first, second = keys
         for finger, (name, end), other in zip(merge.fingers, names, (second, first), strict=True):
             lines += _skip(scope, finger, name, end, other)
-        lines += [*_conditional(f"{first} == {second}", body), *_two_steps(positions, keys, repeats)]
+        lines += [*_conditional(_equal(first, second), body), *_two_steps(positions, keys, repeats)]
     else:
         lines += _steps(inside, positions, keys, repeats, body)
     running = " && ".join(f"{name} < {end}" for name, end in names)
     return [f"while ({running}) {{", *indented(lines), "}"]
+
+
+_Key: TypeAlias = tuple[str, ...]
+"""The names of the variables that contain the parts of a key."""
+
+
+def _equal(one: _Key, other: _Key) -> str:
+    return " && ".join(f"{a} == {b}" for a, b in zip(one, other, strict=True))
+
+
+def _less(one: _Key, other: _Key, *, or_equal: bool = False) -> str:
+    """Return the comparison of two keys in lexicographic order."""
+    *leading, (last, its) = zip(one, other, strict=True)
+    text = f"{last} {'<=' if or_equal else '<'} {its}"
+    for a, b in reversed(leading):
+        text = f"{a} < {b} || ({a} == {b} && {f'({text})' if '||' in text else text})"
+    return text
 
 
 SKIPPED: Final = 4
@@ -579,37 +617,39 @@ were slower.
 """
 
 
-def _skip(scope: TextScope, finger: Finger, name: str, end: str, other: str) -> Lines:
+def _skip(scope: TextScope, finger: Finger, name: str, end: str, other: _Key) -> Lines:
     """Skip several keys if the last of them is less than another key; earlier ones are not greater."""
     last = index(finger.variable) + (SKIPPED - 1)
 
     def moved(leaf: Leaf) -> Index:
         return last if leaf == finger.variable else index(leaf)
 
-    key = index_text(scope.under(substitute(finger.loop.range, moved)), map_leaves(finger.key, moved))
-    running = f"{name} + {SKIPPED} <= {end} && {key.at(COMPARISON)} < {other}"
+    there = scope.under(substitute(finger.loop.range, moved))
+    key = tuple(index_text(there, map_leaves(part, moved)).at(COMPARISON) for part in finger.key)
+    less = _less(key, other)
+    running = f"{name} + {SKIPPED} <= {end} && {f'({less})' if '||' in less else less}"
     return _conditional(running, [f"{name} += {SKIPPED};", "continue;"])
 
 
-def _two_steps(positions: list[str], keys: list[str], repeats: list[bool]) -> Lines:
+def _two_steps(positions: list[str], keys: list[_Key], repeats: list[bool]) -> Lines:
     """Advance two fingers. At equal keys, a finger stays if the other one's keys may repeat."""
     (p, q), (a, b), (p_repeats, q_repeats) = positions, keys, repeats
-    return [f"{p} += {a} {'<' if q_repeats else '<='} {b};", f"{q} += {b} {'<' if p_repeats else '<='} {a};"]
+    return [f"{p} += {_less(a, b, or_equal=not q_repeats)};", f"{q} += {_less(b, a, or_equal=not p_repeats)};"]
 
 
 def _conditional(condition: str, body: Lines) -> Lines:
     return [f"if ({condition}) {{", *indented(body), "}"]
 
 
-def _steps(scope: TextScope, positions: list[str], keys: list[str], repeats: list[bool], body: Lines) -> Lines:
+def _steps(scope: TextScope, positions: list[str], keys: list[_Key], repeats: list[bool], body: Lines) -> Lines:
     """Advance several fingers. At equal keys, the finger whose keys may repeat advances; if there is none, all do."""
-    (greatest, _), (equal, _) = (scope.bind(hint, hint) for hint in ("greatest", "equal"))
-    largest = reduce(lambda inner, outer: f"max_int64({outer}, {inner})", reversed(keys))
-    same = " && ".join(f"{one} == {another}" for one, another in pairwise(keys))
-    lines = [f"const int64_t {greatest} = {largest};", f"const int64_t {equal} = {same};", *_conditional(equal, body)]
+    equal, _ = scope.bind("equal", "equal")
+    same = " && ".join(_equal(one, another) for one, another in pairwise(keys))
+    lines = [f"const int64_t {equal} = {same};", *_conditional(equal, body)]
     for position, there, may_repeat in zip(positions, keys, repeats, strict=True):
         stays = any(repeats) and not may_repeat
-        lines.append(f"{position} += {there} < {greatest}{'' if stays else f' || {equal}'};")
+        behind = " || ".join(_less(there, other) for other in keys if other != there)
+        lines.append(f"{position} += {behind}{'' if stays else f' || {equal}'};")
     return lines
 
 

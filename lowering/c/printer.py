@@ -17,7 +17,7 @@ from atl.core.index import ONE, Array, Index, Size
 from atl.core.marks import LoopMark
 from atl.core.operations import INFIX
 from atl.core.predicate import TRUE, Predicate, negation
-from atl.core.program import AtLeast, Below, Monotonic, facts_of, is_bool_array
+from atl.core.program import AtLeast, Below, Lexicographic, Monotonic, facts_of, is_bool_array
 from lowering.c import assembly, loops, memory, scalars
 from lowering.c.helpers import identifiers, preamble
 from lowering.c.index import count_text, predicate_text
@@ -240,6 +240,9 @@ def facts_text(scope: TextScope, array: Array) -> list[str]:
                 if between is not None:
                     where = f"from each element of {scope.name(between.name)} up to the next one"
                 facts.append(f"{name} {'increases strictly' if strict else 'never falls'} {where}")
+            case Lexicographic(strict, leading):
+                tuples = ", ".join(f"{scope.name(each.name)}[p]" for each in (*leading, array))
+                facts.append(f"({tuples}) {'increases strictly' if strict else 'never falls'} in p, lexicographically")
             case _:
                 assert_never(fact)
     return facts

@@ -189,7 +189,7 @@ def _advance(
 ) -> Iterator[None]:
     repeating = [finger for finger in fingers if finger.variable not in strict_keys]
     while all(at[finger.variable] < ends[finger.variable] for finger in fingers):
-        keys = [value(finger.key) for finger in fingers]
+        keys = [tuple(map(value, finger.key)) for finger in fingers]
         greatest = max(keys)
         if min(keys) == greatest:
             yield
@@ -208,14 +208,15 @@ def _check_keys(merge: Merge, value: Value, at: Positions, ends: dict[Var, int],
     for finger in merge.fingers:
         variable = finger.variable
         first = at[variable]
-        keys: list[int] = []
+        keys: list[tuple[int, ...]] = []
         for position in range(first, ends[variable]):
             at[variable] = position
-            keys.append(value(finger.key))
+            keys.append(tuple(map(value, finger.key)))
         at[variable] = first
         for before, after in pairwise(keys):
             if after < before or (after == before and variable in strict_keys):
-                raise Trap("marked loop", f"a key of {variable.name} is {before}, but the next one is {after}")
+                one, next_one = (", ".join(map(str, key)) for key in (before, after))
+                raise Trap("marked loop", f"a key of {variable.name} is {one}, but the next one is {next_one}")
 
 
 def run_positions(runs: Runs, value: Value, at: Positions) -> Iterator[tuple[bool, bool]]:

@@ -122,7 +122,7 @@ def _keys(inside: Inside, loop: ln.For) -> Occurrences:
             for each in walk.ranges:
                 inside = inside.under(each)
             for finger in fingers:
-                yield Computed(inside, IndexUse.COUNT, finger.key)
+                yield from (Computed(inside, IndexUse.COUNT, key) for key in finger.key)
         case Runs(keys=keys):
             for key in keys:
                 yield Computed(inside.under(loop.range), IndexUse.COUNT, key)

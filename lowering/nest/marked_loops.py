@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Final, TypeAlias, assert_never
 
 from atl.core.dtypes import bytes_of
-from atl.core.index import ZERO, Index, Monomial, Var, constant, index, polynomial
+from atl.core.index import ZERO, Index, Monomial, Read, Var, atoms, constant, index, polynomial
 from atl.core.marks import LoopMark
 from atl.core.predicate import TRUE, Predicate, Zero, at_most, conjunction, conjuncts, expressions, less
 from atl.core.reshape_definitions import Pairs
@@ -21,7 +21,8 @@ from lowering.nest.tiles import cells_of, sources, step
 # In a nest, a merge remains nested loops with conditions, so passes and obligations need not know about it. `merge_at`
 # returns how it runs. The positions, called *fingers*, advance through their ranges together; a finger with a smaller
 # key than another one advances. This visits every combination of positions with equal keys exactly once if the keys
-# are sorted: strictly increasing, except that those of one finger may repeat.
+# are sorted: strictly increasing, except that those of one finger may repeat. A key has several parts, compared in
+# lexicographic order, if further conditions equate arrays that are declared in such an order (`Array.after`).
 #
 # A nested marked loop whose range depends on a position starts a separate, inner merge: the outer one matches rows, for
 # example, and the inner one their entries.
@@ -29,10 +30,10 @@ from lowering.nest.tiles import cells_of, sources, step
 
 @dataclass(frozen=True, slots=True)
 class Finger:
-    """A loop of a merge, with the key at its position."""
+    """A loop of a merge, with the parts of the key at its position."""
 
     loop: For
-    key: Index
+    key: tuple[Index, ...]
 
     @property
     def variable(self) -> Var:
@@ -91,8 +92,14 @@ def merge_at(loop: For) -> Merge | NoMerge:
                 f"the range of {each.variable.name} depends on {other}", "ranges that are the same at all positions"
             )
     equations = [part for test in tests for part in conjuncts(test) if isinstance(part, Zero)]
+    equations.sort(key=lambda each: max((len(read.array.leading) for read in _reads_in(each.expression)), default=0))
     keys, used = _keys([each.variable for each in loops], equations)
     left = next((each.variable.name for each in loops[1:] if each.variable not in keys), None)
+    parts = [keys]
+    while left is None and (further := _further_part(parts[-1], [each for each in equations if each not in used])):
+        part, more = further
+        parts.append(part)
+        used |= more
     if left is not None:
         return NoMerge(
             f"no condition equates a key of {left} with a key of another loop",
@@ -100,7 +107,7 @@ def merge_at(loop: For) -> Merge | NoMerge:
         )
     conditions = (conjunction(part for part in conjuncts(test) if part not in used) for test in tests)
     return Merge(
-        tuple(Finger(each, keys[each.variable]) for each in loops),
+        tuple(Finger(each, tuple(part[each.variable] for part in parts)) for each in loops),
         tuple(condition for condition in conditions if condition != TRUE),
         (*(each.range for each in loops), *tests),
         body,
@@ -145,6 +152,28 @@ def _keys(variables: Sequence[Var], equations: Sequence[Zero]) -> tuple[dict[Var
                     used.add(equation)
                     grown = True
     return keys, used
+
+
+def _further_part(
+    before: Mapping[Var, Index], equations: Sequence[Zero]
+) -> tuple[dict[Var, Index], set[Predicate]] | None:
+    """Return the part of the keys that follows another one, and the equations used.
+
+    The key of some position must be an element of an array that is declared to follow that of the part before.
+    """
+    leading = {variable: {read.array for read in _reads_in(key)} for variable, key in before.items()}
+
+    def follows(variable: Var, key: Index) -> bool:
+        return any(read.array.after in leading[variable] for read in _reads_in(key))
+
+    first = [each for each in equations if any(follows(variable, each.expression) for variable in before)]
+    keys, used = _keys([*before], [*first, *(each for each in equations if each not in first)])
+    follow = any(follows(variable, key) for variable, key in keys.items())
+    return (keys, used) if follow and len(keys) == len(before) else None
+
+
+def _reads_in(expression: Index) -> list[Read]:
+    return [atom for atom in atoms(expression) if isinstance(atom, Read)]
 
 
 def _linking(expression: Index, variables: Sequence[Var]) -> Iterator[tuple[Var, Var]]:

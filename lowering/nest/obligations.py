@@ -154,8 +154,8 @@ class _Walk:
         merge = merge_at(loop) if is_merge(loop) and loop.variable not in self._fingers else None
         for finger in merge.fingers if isinstance(merge, Merge) else ():
             self._fingers.add(finger.variable)
-            goal = rising(finger, facts, strict=finger.variable in self._strict_keys)
-            self.found.append(Obligation("order", finger.variable.name, *goal))
+            for goal in rising(finger, facts, strict=finger.variable in self._strict_keys):
+                self.found.append(Obligation("order", finger.variable.name, *goal))
 
     def _store(self, cell: ln.Cell | ln.Scalar, assigns: bool, facts: Facts, loops: tuple[Var, ...]) -> None:
         if isinstance(cell, ln.Scalar):
@@ -236,11 +236,15 @@ def _stores(block: ln.Block, buffer: ln.Buffer, facts: Facts, loops: tuple[Var, 
 
 def rises(finger: Finger, facts: Facts, *, strict: bool) -> Answer:
     """Try to prove that the keys of a finger increase, or do not decrease."""
-    return prove(*rising(finger, facts, strict=strict))
+    answers = [prove(*each) for each in rising(finger, facts, strict=strict)]
+    return next((answer for answer in answers if not isinstance(answer, Proved)), answers[-1])
 
 
-def rising(finger: Finger, facts: Facts, *, strict: bool) -> tuple[Facts, Predicate]:
-    """Return the facts about two positions of a finger, the first before the second, and the goal about their keys."""
+def rising(finger: Finger, facts: Facts, *, strict: bool) -> Iterator[tuple[Facts, Predicate]]:
+    """Yield goals about each part of the keys at two positions, the first before the second, where earlier parts agree.
+
+    Each goal comes with the facts about the positions.
+    """
     loop = finger.loop
     later = other_run(loop.variable)
 
@@ -252,5 +256,8 @@ def rising(finger: Finger, facts: Facts, *, strict: bool) -> tuple[Facts, Predic
         within(loop.low, later, loop.high),
         less(index(loop.variable), later),
     )
-    there = map_leaves(finger.key, moved)
-    return both, less(finger.key, there) if strict else at_most(finger.key, there)
+    *leading, last = ((key, map_leaves(key, moved)) for key in finger.key)
+    for here, there in leading:
+        yield both, at_most(here, there)
+        both = both.assume(equal(here, there))
+    yield both, less(*last) if strict else at_most(*last)

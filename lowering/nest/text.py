@@ -29,7 +29,7 @@ from lowering.c.text import (
 from lowering.nest import loopnest as ln
 from lowering.nest.assembly import assembly_of, column_extents, gathers, number_of_columns, parallel_rows
 from lowering.nest.loopnest import Conditions, LoopNest, key, under
-from lowering.nest.marked_loops import NoMerge, is_merge, merge_at
+from lowering.nest.marked_loops import Finger, NoMerge, is_merge, merge_at
 from lowering.nest.tiles import Tiles
 
 # -- scopes -----------------------------------------------------------------------------------------------------------
@@ -187,6 +187,12 @@ def show_index(scope: TextScope, expression: Index) -> str:
     return index_text(write_index(expression, scope.name), ASCII)
 
 
+def show_key(scope: TextScope, finger: Finger) -> str:
+    """Return the text of the key of a position in a merge; a tuple if it has several parts."""
+    parts = ", ".join(show_index(scope, part) for part in finger.key)
+    return f"({parts})" if len(finger.key) > 1 else parts
+
+
 def show_condition(scope: TextScope, predicate: Predicate) -> str:
     """Return the text of a predicate."""
     return condition_text(write_condition(predicate, scope.name), ASCII)
@@ -308,7 +314,7 @@ def _merge(scope: TextScope, loop: ln.For) -> list[str]:
         ends = f"{_end(scope, finger.loop.low)}..{_end(scope, finger.loop.high)}"
         name, scope = scope.bind(finger.variable, finger.variable.name)
         how = "" if finger.variable in scope.strict_keys else ", which may repeat"
-        heads.append(f"{name} in {ends} by {show_index(scope, finger.key)}{how}")
+        heads.append(f"{name} in {ends} by {show_key(scope, finger)}{how}")
     inner = _block(scope, merge.body)
     for condition in reversed(merge.conditions):
         inner = [f"if {show_condition(scope, condition)}:", *indented(inner)]

@@ -133,7 +133,7 @@ class _Analysis:
         first, *others = {row_of(cell.pairs, self.assembly) for cell in stores(loop.body, self.output)}
         if others or first.free != {loop.variable.uid}:
             return None
-        if not isinstance(rises(Finger(loop, first), facts, strict=True), Proved):
+        if not isinstance(rises(Finger(loop, (first,)), facts, strict=True), Proved):
             return None
         return _Row(first, loop.body, facts.assume(loop.range), loop)
 
@@ -164,7 +164,7 @@ class _Analysis:
                 column = column_of(cell.pairs, self.assembly)
                 if around is None:
                     return _Chain(column, facts)
-                increases = rises(replace(around, key=column), facts, strict=True)
+                increases = rises(replace(around, key=(column,)), facts, strict=True)
                 return _Chain(column, facts) if isinstance(increases, Proved) else None
             case ln.If(predicate, body):
                 return self._only(body, facts.assume(predicate), around)
@@ -177,7 +177,7 @@ class _Analysis:
                 inside = facts.assume(*merge.ranges, *merge.conditions)
                 return self._only(merge.body, inside, merge.fingers[0])
             case ln.For(mark=LoopMark.NONE | LoopMark.UNROLL):
-                return self._only(statement.body, facts.assume(statement.range), Finger(statement, ZERO))
+                return self._only(statement.body, facts.assume(statement.range), Finger(statement, (ZERO,)))
             case ln.For() | ln.Assign() | ln.Accumulate():
                 return None
             case ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free() | ln.Gather():

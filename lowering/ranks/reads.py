@@ -103,7 +103,9 @@ def reads_arrays(condition: Predicate) -> bool:
 def local_array(array: Array, axes: Axes) -> Array:
     """Return the declaration of the part of a sharded tensor that a rank holds."""
     shape = tuple(extent for extent, axis in zip(array.shape, axes, strict=True) if axis is LoopMark.NONE)
-    return Array(array.name, shape, array.dtype, array.low, array.high, array.monotonic)
+    # Elements are ordered along the last dimension.
+    order = array.monotonic if axes[-1] is LoopMark.NONE else ""
+    return Array(array.name, shape, array.dtype, array.low, array.high, order)
 
 
 def read_locally(e: Expr, sharded: Mapping[str, Axes]) -> Expr:

@@ -33,7 +33,7 @@ from lowering.nest.execution import REDUCTION_OPS, is_race_free
 from lowering.nest.loopnest import For, LoopNest, statements
 from lowering.nest.marked_loops import ADJACENT, Finger, Merge, NoMerge, NoRuns, fingers_in, is_merge, merge_at, runs_at
 from lowering.nest.obligations import rises
-from lowering.nest.text import TextScope, outermost, show_index
+from lowering.nest.text import TextScope, outermost, show_index, show_key
 from lowering.targets.capabilities import (
     MarkedBinder,
     Support,
@@ -342,9 +342,10 @@ def _range_problem(merge: Merge, facts: Facts) -> Problem | None:
 def _key_problem(merge: Merge, facts: Facts, scope: TextScope) -> Problem | None:
     """Check the keys, which are read at all positions, before any condition in the loops is tested."""
     for finger in merge.fingers:
-        if not has_meaning(finger.key, partial(holds, facts.assume(finger.loop.range))):
+        known = partial(holds, facts.assume(finger.loop.range))
+        if not all(has_meaning(key, known) for key in finger.key):
             return Problem(
-                f"the key {show_index(scope, finger.key)} may be undefined at some position of its range",
+                f"the key {show_key(scope, finger)} may be undefined at some position of its range",
                 "keys that can be read at each position, independently of other conditions",
             )
     return None
@@ -368,7 +369,7 @@ def _order_problem(nest: LoopNest, merge: Merge, facts: Facts, scope: TextScope)
 
 
 def _unordered(finger: Finger, scope: TextScope, answer: Answer, order: str, required: str) -> Problem:
-    key = show_index(scope, finger.key)
+    key = show_key(scope, finger)
     model = answer.model if isinstance(answer, Refuted) else None
     verb = "are not proved to be" if model is None else "need not be"
     return Problem(f"the keys {key} of {finger.variable.name} {verb} {order}", required, model, _declare(finger))
@@ -376,7 +377,7 @@ def _unordered(finger: Finger, scope: TextScope, answer: Answer, order: str, req
 
 def _declare(finger: Finger) -> tuple[str, ...]:
     """Return suggestions for keys that are the elements of an array."""
-    atom = finger.key.atom
+    atom = finger.key[-1].atom
     if not isinstance(atom, Read):
         return ()
     begin = finger.loop.low.atom

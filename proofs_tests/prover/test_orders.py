@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from itertools import product
+from itertools import pairwise, product
 from typing import Any, Final
 
 import numpy as np
@@ -210,3 +210,136 @@ def test_positions_of_an_order_must_be_an_input() -> None:
 def test_texts_with_invalid_segment_orders_are_refused(declared: str) -> None:
     with pytest.raises(atl.ATLError, match="ATL106"):
         atl.parse(f"p ({declared}, x : float32[n]) := x")
+
+
+# -- lexicographic orders ---------------------------------------------------------------------------------------------
+
+
+WITHIN: Final = 2
+ROW: Final = Array("row", (constant(LENGTH),), "int64", ZERO, constant(WITHIN), "nondecreasing")
+
+
+def lexicographic_worlds(monotonic: Monotonicity) -> Iterator[dict[str, tuple[int, ...]]]:
+    """Yield all pairs of arrays that are in lexicographic order, by brute force."""
+    for row, crd in product(product(range(WITHIN), repeat=LENGTH), product(range(WITHIN), repeat=LENGTH)):
+        tuples = list(zip(row, crd, strict=True))
+        if in_tuple_order(tuples, strict=monotonic == "increasing") and tuple(sorted(row)) == row:
+            yield {"row": row, "crd": crd}
+
+
+def in_tuple_order(tuples: list[Any], *, strict: bool) -> bool:
+    return all(before < behind or (before == behind and not strict) for before, behind in pairwise(tuples))
+
+
+@pytest.mark.long
+@pytest.mark.sampled
+@pytest.mark.parametrize("monotonic", ["nondecreasing", "increasing"])
+def test_answers_about_lexicographic_orders_agree_with_all_small_arrays(monotonic: Monotonicity) -> None:
+    crd = Array("crd", (constant(LENGTH),), "int64", ZERO, constant(WITHIN), monotonic, after=ROW)
+    every = list(lexicographic_worlds(monotonic))
+    here, there = read(ROW, (a,)), read(ROW, (b,))
+    column, later = read(crd, (a,)), read(crd, (b,))
+    inside = within(ZERO, a, constant(LENGTH)), within(ZERO, b, constant(LENGTH))
+    proved = refuted = 0
+    rows = (equal(here, there), less(here, there), at_most(here, there), at_most(there, here), equal(here, constant(1)))
+    wanted = (less(column, later), at_most(column, later), at_most(later, column), equal(column, later))
+    for known, step, goal in product(rows, STEPS, (*wanted, at_most(here, there))):
+        facts = Facts().assume(*inside, step, known)
+        answer = prove(facts, goal)
+        if isinstance(answer, Proved):
+            proved += 1
+            assert not any(breaks(world, facts, goal) for world in every), (facts, goal)
+        elif isinstance(answer, Refuted):
+            refuted += 1
+            held = {(name, at): value for name, at, value in answer.model.elements if at[0] in range(LENGTH)}
+            assert any(all(world[name][at[0]] == value for (name, at), value in held.items()) for world in every), (
+                facts,
+                goal,
+                answer.model,
+            )
+    assert proved >= 10
+    assert refuted >= 5
+    apart = Facts().assume(*inside, less(a, b), equal(here, there))
+    assert isinstance(prove(apart, at_most(column, later)), Proved)
+    assert isinstance(prove(apart, less(column, later)), Proved) == (monotonic == "increasing")
+    assert not isinstance(prove(Facts().assume(*inside, less(a, b)), at_most(column, later)), Proved)
+
+
+@pytest.mark.long
+@pytest.mark.sampled
+@pytest.mark.parametrize("monotonic", ["nondecreasing", "increasing"])
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_calls_accept_only_tuples_in_lexicographic_order(monotonic: str, dtype: str) -> None:
+    z = atl.sizes("z")
+    first = atl.tensor("first", z, dtype=dtype, monotonic="nondecreasing")
+    second = atl.tensor("second", z, dtype=dtype, monotonic=("nondecreasing", "after", first))
+    third = atl.tensor("third", z, dtype=dtype, range=(0, 3), monotonic=(monotonic, "after", second))
+    program = atl.program("tuples", [third, first, second], atl.gen(z, lambda p: third[p] + first[p] + second[p]))
+    kernel = compiled(program)
+    kernel(*(np.zeros(1, dtype) for _ in range(3)))  # later calls are checked in C
+    accepted = 0
+    for tuples in product(product(range(2), repeat=3), repeat=3):
+        given = [np.array(row, dtype) for row in zip(*[(t[2], t[0], t[1]) for t in tuples], strict=True)]
+        fits = in_tuple_order(list(tuples), strict=monotonic == "increasing")
+        leading = in_tuple_order([each[:2] for each in tuples], strict=False)
+        for call in (kernel, lambda *rows: atl.evaluate(program, *rows)):
+            if fits and leading:
+                accepted += 1
+                assert call(*given).tolist() == [sum(each) for each in tuples]
+            else:
+                with pytest.raises(ArrayError, match=r"are not (nondecreasing|strictly increasing)"):
+                    call(*given)
+    assert accepted > 100
+
+
+def test_error_of_a_lexicographic_order_shows_the_tuples() -> None:
+    z = atl.sizes("z")
+    row = atl.tensor("row", z, dtype="int32", monotonic="nondecreasing")
+    crd = atl.tensor("crd", z, dtype="int32", monotonic=("increasing", "after", row))
+    program = atl.program("p", [row, crd], atl.gen(z, lambda p: row[p] + crd[p]))
+    with pytest.raises(ArrayError) as refused:
+        atl.evaluate(program, np.array([0, 1, 1], np.int32), np.array([5, 2, 2], np.int32))
+    message = str(refused.value)
+    assert "each element of crd above the one before it, where the elements of row are equal" in message
+    assert "crd[1] = 2, crd[2] = 2, row[1] = 1, row[2] = 1" in message
+
+
+def test_lexicographic_orders_round_trip_through_text() -> None:
+    text = "p (c : int32[z] strict after b, b : int32[z] rising after a, a : int32[z] rising, x : float32[z]) := x"
+    program = atl.parse(text)
+    third, second, first, _ = program.inputs
+    assert (third.after, second.after, first.after) == (second, first, None)
+    assert third.leading == (first, second)
+    assert atl.parse(str(program)) == program
+    assert "c : int32[z] strict after b" in str(program)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "p (a : int32[z] rising after b, b : int32[z] rising after a) := sum[i < z] value(a[i])",
+        "p (a : int32[z] rising after a) := sum[i < z] value(a[i])",
+        "p (a : int32[z] rising after b, b : int32[z]) := sum[i < z] value(a[i])",
+        "p (a : int32[z] rising after b, b : int64[z] rising) := sum[i < z] value(a[i])",
+        "p (a : int32[z] rising after b, b : int32[z + 1] rising) := sum[i < z] value(a[i])",
+        "p (a : int32[z] rising after b, b : int32[z] rising between c, c : int32[2]) := sum[i < z] value(a[i])",
+        "p (a : int32[z] rising after d) := sum[i < z] value(a[i])",
+    ],
+)
+def test_invalid_lexicographic_orders_are_refused(text: str) -> None:
+    with pytest.raises(atl.ATLError, match=r"[ab] cannot be ordered after"):
+        atl.parse(text)
+
+
+def test_at_most_seven_arrays_lead_another_one() -> None:
+    z = atl.sizes("z")
+    rows = [atl.tensor("a0", z, dtype="int32", monotonic="nondecreasing")]
+    for number in range(1, 8):
+        rows.append(atl.tensor(f"a{number}", z, dtype="int32", monotonic=("nondecreasing", "after", rows[-1])))
+    with pytest.raises(InvalidArgument, match="invalid monotonic"):
+        atl.tensor("a8", z, dtype="int32", monotonic=("nondecreasing", "after", rows[-1]))
+    kernel = compiled(atl.program("p", rows, atl.gen(z, lambda p: rows[0][p] + rows[7][p])))
+    zeros = [np.zeros(2, np.int32)] * 7
+    kernel(*zeros, np.array([0, 1], np.int32))
+    with pytest.raises(ArrayError, match="the elements of a7 are not nondecreasing"):
+        kernel(*zeros, np.array([1, 0], np.int32))

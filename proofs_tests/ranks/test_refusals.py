@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 
 import atl
+from atl.core.marks import LoopMark
+from atl.core.terms import Input
 from lowering.ranks.forming import form
+from lowering.ranks.reads import local_array
 
 U = "f (u : float32[P | device.x, b]) : float32[P, b] given 1 <= P, 1 <= b := ⊞[d < P | device.x] "
 REFUSED = {
@@ -191,3 +194,12 @@ def test_several_results_are_refused() -> None:
     program = atl.parse("f (x : float32[n]) : (a : float32[n], b : float32[n]) := (⊞[i < n] x[i]) ++ ⊞[i < n] x[i]")
     with pytest.raises(atl.InvalidArgument, match="several results"):
         atl.compile(program, mesh=atl.Mesh(x=2))
+
+
+def test_an_order_along_a_sharded_dimension_does_not_hold_on_a_rank() -> None:
+    n, ranks = atl.sizes("n P")
+    rows = atl.tensor("rows", n, ranks, dtype="int32", monotonic="increasing").node
+    assert isinstance(rows, Input)
+    by_rows, by_columns = ((LoopMark.DEVICE_X, LoopMark.NONE), (LoopMark.NONE, LoopMark.DEVICE_X))
+    assert local_array(rows.array, by_rows).monotonic == "increasing"
+    assert not local_array(rows.array, by_columns).monotonic

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -44,7 +45,8 @@ def by_rows_and_vector() -> Kernel:
 
 @cache
 def elementwise(form: sparse.Format) -> Kernel:
-    return marked(reschedule(ELEMENTWISE).sparsify("A", ROWS).sparsify("C", form), "merge", "p", "p1")
+    first = form if form == COO.sorted() else ROWS
+    return marked(reschedule(ELEMENTWISE).sparsify("A", first).sparsify("C", form), "merge", "p", "p1")
 
 
 @cache
@@ -113,6 +115,41 @@ def test_merge_of_unsorted_formats_is_refused_by_lowering() -> None:
         lower(s.goal)
     assert "the keys A_crd[p] of p need not be nondecreasing" in str(refused.value)
     assert "CSR.sorted()" in str(refused.value)
+
+
+@pytest.mark.long
+@pytest.mark.sampled
+@pytest.mark.parametrize("name", MATRICES)
+def test_coordinates_are_merged_by_both_parts(name: str) -> None:
+    matrix = MATRICES[name]()
+    held = dense(matrix)
+    other = np.roll(held, 1, axis=-1)
+    assert np.allclose(elementwise(COO.sorted())(A=pack(matrix, COO.sorted()), C=other), held * other)
+
+
+@pytest.mark.long
+def test_three_coordinate_operands_are_merged_in_one_loop() -> None:
+    third = atl.tensor("D", n, m, dtype="float64")
+    terms = atl.gen(n, m, lambda i, j: A[i, j] * C[i, j] * third[i, j])
+    s = reschedule(atl.program("three", [A, C, third], terms))
+    for name in "ACD":
+        s = s.sparsify(name, COO.sorted())
+    kernel = marked(s, "merge", "p", "p1", "p2")
+    assert kernel.source.count("while (") == 1
+    random = np.random.default_rng(3)
+    for _ in range(20):
+        given = [np.where(random.random((5, 6)) < 0.6, random.integers(1, 9, (5, 6)), 0.0) for _ in "ACD"]
+        assert np.array_equal(kernel(*given), given[0] * given[1] * given[2])
+
+
+def test_coordinates_that_are_not_sorted_by_all_parts_are_refused() -> None:
+    matrix = sp.coo_array((np.ones(3), ([0, 1, 1], [2, 1, 0])), shape=(2, 3))
+    packed = pack(matrix, COO.sorted())
+    assert [array.tolist() for array in packed.arrays[:2]] == [[0, 1, 1], [2, 0, 1]]
+    crd0, crd1, values = (np.array(array) for array in packed.arrays)
+    program = reschedule(PRODUCT).sparsify("A", COO.sorted()).goal
+    with pytest.raises(ArrayError, match="the elements of A_crd1 are not strictly increasing"):
+        atl.evaluate(replace(program, packed=()), crd0, crd1[[0, 2, 1]], values, np.ones(3), n=2)
 
 
 @pytest.mark.long

@@ -107,14 +107,28 @@ def test_int64_indices_of_blocks_and_rows() -> None:
 @pytest.mark.long
 def test_row_is_checked_before_its_entries_are_searched() -> None:
     s = derived(SPMSPM, (sparse.BCSR(2, 3), sparse.CSR), 0)
-    tested = "[3*A_crd[p1] + p3 < m] · Σ[E_pos[3*A_crd[p1] + p3] <= p4 < E_pos[3*A_crd[p1] + p3 + 1]] place q E_crd[p4]"
-    assert tested in body(s)
+    rows = "Σ[p3 < min(m - 3*A_crd[p1], 3)]"
+    entries = "Σ[E_pos[3*A_crd[p1] + p3] <= p4 < E_pos[3*A_crd[p1] + p3 + 1]] place q E_crd[p4]"
+    assert f"{rows} {entries}" in body(s)
 
 
 @pytest.mark.long
 def test_conditions_follow_those_that_make_their_reads_safe() -> None:
     s = derived(ELEMENTWISE, (sparse.BCSR(2, 3), sparse.HASH), 1)
+    assert "Σ[p3 < min(n - 2*p1, 2)] [0 <= C_crd[2*p1 + p3, p]]" in body(s)
+    # A condition of a loop that reads a dense tensor does not become a bound.
+    weights = atl.tensor("W", n, m, dtype="float64")
+    weighted = atl.program("weighted", [A, C, weights], atl.gen(n, m, lambda i, j: A[i, j] * C[i, j] * weights[i, j]))
+    s = derived(weighted, (sparse.BCSR(2, 3), sparse.HASH), 1)
     assert "[2*p1 + p3 < n ∧ 0 <= C_crd[2*p1 + p3, p]]" in body(s)
+
+
+@pytest.mark.long
+def test_conditions_of_blocks_become_bounds_unless_a_dense_tensor_is_read() -> None:
+    assert "Σ[p2 < min(q - 3*E_crd[p1], 3)]" in body(derived(SPMSPM, (sparse.CSR, sparse.BCSR(2, 3)), 0))
+    assert "Σ[p3 < min(m - 3*A_crd[p1], 3)]" in body(derived(SPMSPM, (sparse.BCSR(2, 3), sparse.CSR), 0))
+    dense_rows = body(reschedule(SPMSPM).sparsify("A", sparse.BCSR(2, 3)))
+    assert "Σ[p3 < 3] [3*A_crd[p1] + p3 < m]" in dense_rows
 
 
 ROWS: Final = """

@@ -15,7 +15,7 @@ from atl.checks.scope import outermost
 from atl.core import terms
 from atl.core.index import Array, Index, shift
 from atl.core.predicate import is_predicate
-from atl.core.program import AtLeast, Below, Monotonic, Program, facts_of
+from atl.core.program import AtLeast, Below, Lexicographic, Monotonic, Program, facts_of
 from atl.core.traversal import children
 from atl.errors import InvalidArgument
 from rewrites.kernel import Step, Theorem, reflexivity, replay
@@ -154,6 +154,8 @@ def _declared(array: Array, notation: Notation) -> Iterator[str]:
                 claim = f"{element} < {notation.index(bound)}"
             case Monotonic():
                 claim = _rising(array, fact, at, notation)
+            case Lexicographic():
+                claim = _lexicographic(array, fact, at, notation)
             case _:
                 assert_never(fact)
         yield f"Hypothesis {word(array.name)}fact{number} : {binders}{within}{claim}."
@@ -171,6 +173,15 @@ def _rising(array: Array, fact: Monotonic, at: list[str], notation: Notation) ->
     rows = notation.index(fact.between.shape[-1])
     inside = f"{last} + 1 < {notation.index(array.shape[-1])} -> 0 <= j'' -> j'' + 1 < {rows} -> "
     return f"forall j'' : Z, {inside}{first} <= {last} -> {last} + 1 < {second} -> {element} {less} {following}"
+
+
+def _lexicographic(array: Array, fact: Lexicographic, at: list[str], notation: Notation) -> str:
+    """Return the fact that elements increase where the elements of the leading arrays are equal."""
+    (p,), less = at, "<" if fact.strict else "<="
+    here, later = positions([p]), positions(["q''"])
+    same = "".join(f"{word(each.name)} {here} = {word(each.name)} {later} -> " for each in fact.leading)
+    inside = f"{p} < q'' < {notation.index(array.shape[-1])} -> "
+    return f"forall q'' : Z, {inside}{same}{word(array.name)} {here} {less} {word(array.name)} {later}"
 
 
 def equal_within(program: Program, left: str, right: str) -> str:

@@ -264,8 +264,8 @@ def test_wrong_step_in_c_is_found(signs: str, monkeypatch: pytest.MonkeyPatch) -
     """Advance both as if no key repeated, advance the wrong one, or advance none and leave the loop."""
     one, another = signs.split()
 
-    def steps(positions: list[str], keys: list[str], repeats: list[bool]) -> list[str]:
-        (p, q), (c, d) = positions, keys
+    def steps(positions: list[str], keys: list[tuple[str]], repeats: list[bool]) -> list[str]:
+        (p, q), ((c,), (d,)) = positions, keys
         stop = [f"if ({c} == {d}) break;"] if signs == "< <" else []
         return [*stop, f"{p} += {c} {one} {d};", f"{q} += {d} {another} {c};"]
 
@@ -356,3 +356,119 @@ def test_coiteration_requires_integer_coordinates() -> None:
         atl.coiter([(a, 0, x), (b, 0, y)], lambda p, q: True, lambda p, q: a[p])
     with pytest.raises(atl.ATLError, match="coiter over 2 ranges got a function"):
         atl.coiter([(row, 0, x), (row, 0, x)], lambda p: True, lambda p, q: a[p])
+
+
+# -- keys of two parts ------------------------------------------------------------------------------------------------
+
+
+def pairs(first: str | None = "increasing", second: str | None = "increasing", *, marked: bool = True) -> Program:
+    """Return the sum over equal pairs of keys; the pairs of each side are in this lexicographic order."""
+
+    def both(names: str, count: atl.IndexExpr, order: str | None) -> tuple[atl.Tensor, atl.Tensor]:
+        row = atl.tensor(names[0], count, dtype="int64", range=(0, KEYS), monotonic="nondecreasing")
+        declared: Any = None if order is None else (order, "after", row)
+        return row, atl.tensor(names[1], count, dtype="int64", range=(0, KEYS), monotonic=declared)
+
+    (c, d), (e, f) = both("cd", x, first), both("ef", y, second)
+    # The conditions are in the opposite order of the parts.
+    terms = atl.sum(x, lambda p: atl.sum(y, lambda q: atl.guard((d[p] == f[q]) & (c[p] == e[q]), a[p] * b[q])))
+    program = atl.program("pairs", [c, d, a, e, f, b], terms)
+    return with_all_sums_marked(program, "merge") if marked else program
+
+
+PAIRS: Final = tuple(product(range(2), repeat=2))
+
+
+def rows_of_pairs(order: str) -> list[tuple[tuple[int, int], ...]]:
+    """Return all rows of up to three pairs in this order."""
+    choose: Any = combinations if order == "increasing" else combinations_with_replacement
+    return [row for count in range(4) for row in choose(PAIRS, count)]
+
+
+def pairs_as_arrays(one: tuple[tuple[int, int], ...], another: tuple[tuple[int, int], ...]) -> dict[str, Any]:
+    (c, d), (e, f) = (np.array(row, np.int64).reshape(-1, 2).T for row in (one, another))
+    values = arrays(tuple(c), tuple(e))
+    return {"c": c.copy(), "d": d.copy(), "a": values["a"], "e": e.copy(), "f": f.copy(), "b": values["b"]}
+
+
+def wrong_pairs(first: str, second: str, *, nest: bool = False) -> bool:
+    """Return whether the C, or the nest, of some small merge disagrees with its sums."""
+    program = pairs(first, second)
+    kernel, lowered = compiled(program), lower(program)
+    for one, another in product(rows_of_pairs(first), rows_of_pairs(second)):
+        given = pairs_as_arrays(one, another)
+        wanted = sum(
+            given["a"][p] * given["b"][q]
+            for p, q in product(range(len(one)), range(len(another)))
+            if one[p] == another[q]
+        )
+        sizes = {"x": len(one), "y": len(another)}
+        if (run(lowered, sizes, given) if nest else kernel(**given)) != wanted:
+            return True
+    return False
+
+
+@pytest.mark.parametrize(("first", "second"), ORDERS)
+def test_small_merges_by_pairs_agree_with_their_sums(first: str, second: str) -> None:
+    assert not wrong_pairs(first, second)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("first", "second"), ORDERS)
+def test_nests_of_small_merges_by_pairs_agree_with_their_sums(first: str, second: str) -> None:
+    assert not wrong_pairs(first, second, nest=True)
+
+
+def test_merge_by_pairs_is_printed_and_its_obligations_are_proved() -> None:
+    nest = lower(pairs("increasing", "nondecreasing"))
+    assert print_nest(nest).splitlines()[2:] == [
+        "    merge p in 0..x by (c[p], d[p]); q in 0..y by (e[q], f[q]), which may repeat:",
+        "        total += a[p] * b[q]",
+        "    out = total",
+    ]
+    kinds = [obligation.kind for obligation in report(nest).proved]
+    assert kinds.count("order") == 4
+    assert not report(nest).unproved
+
+
+def test_pairs_without_a_declared_order_are_refused() -> None:
+    # Only one side declares the order of its pairs.
+    message = refused(pairs("increasing", None))
+    assert "the keys (e[q], f[q]) of q need not be nondecreasing" in message
+    # No side does, so that the second condition is not part of the key.
+    message = refused(pairs(None, None))
+    assert "the keys d[p] of p need not be nondecreasing" in message
+    message = refused(pairs("nondecreasing", "nondecreasing"))
+    assert "the keys (c[p], d[p]) of p need not be strictly increasing" in message
+
+
+@pytest.mark.parametrize("fault", ["first part only", "last part only", "or equal", "equality of one part"])
+def test_wrong_comparison_of_pairs_in_c_is_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = lowering.c.loops._less
+
+    def less(one: tuple[str, ...], other: tuple[str, ...], *, or_equal: bool = False) -> str:
+        match fault:
+            case "first part only":
+                return original(one[:1], other[:1], or_equal=or_equal)
+            case "last part only":
+                return original(one[-1:], other[-1:], or_equal=or_equal)
+            case "or equal":
+                return f"{one[0]} <= {other[0]}"
+            case _:
+                return original(one, other, or_equal=or_equal)
+
+    def equal(one: tuple[str, ...], other: tuple[str, ...]) -> str:
+        return f"{one[0]} == {other[0]}"
+
+    monkeypatch.setattr(lowering.c.loops, "_less", less)
+    if fault == "equality of one part":
+        monkeypatch.setattr(lowering.c.loops, "_equal", equal)
+    monkeypatch.setattr(lowering.c.loops, "SKIPPED", 2)
+    assert wrong_pairs("increasing", "increasing")
+
+
+def test_unproved_order_of_pairs_is_trapped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lowering.targets.legality, "rises", lambda *_, **__: Proved("linear"))
+    nest = lower(pairs("increasing", None))
+    with pytest.raises(Trap, match="marked loop: a key of q is 0, 1, but the next one is 0, 0"):
+        run(nest, {"x": 1, "y": 2}, pairs_as_arrays(((0, 0),), ((0, 1), (0, 0))))

@@ -70,6 +70,14 @@ def laplacian() -> Theorem:
     return _sparsified("laplacian", [a], atl.gen(n, n, element), atl.CSR.sorted(), atl.CSR.sorted())
 
 
+def merged_entries() -> Theorem:
+    """Return the derivation of an elementwise product whose operands are merged by rows and columns."""
+    a, b = _tensor("A", n, m), _tensor("B", n, m)
+    s = atl.reschedule(atl.program("times", [a, b], atl.gen(n, m, lambda i, j: a[i, j] * b[i, j])))
+    s = s.sparsify("A", atl.COO.sorted()).sparsify("B", atl.COO.sorted())
+    return s.mark("p", "merge").mark("p1", "merge").assemble(atl.CSR.sorted()).done()
+
+
 ASSEMBLED: Final[dict[str, Callable[[], Theorem]]] = {
     "assembled product": product,
     "assembled sum": lambda: of_two("total", lambda a, b: a + b),
@@ -77,6 +85,7 @@ ASSEMBLED: Final[dict[str, Callable[[], Theorem]]] = {
     "assembled elementwise product": lambda: of_two("times", lambda a, b: a * b),
     "assembled masked product": masked_product,
     "assembled sorted sum": sorted_sum,
+    "assembled product of merged entries": merged_entries,
     "assembled strict sum": lambda: sorted_sum(strict=True),
     "assembled Laplacian": laplacian,
     "assembled columns": lambda: reflexivity(matrix(atl.CSC)),

@@ -149,6 +149,14 @@ FORMULAS: Final = (
         finish=_merged,
     ),
     Formula(
+        "A * B merged by both coordinates",
+        {"A": NM, "B": NM},
+        lambda a, b: atl.gen(n, m, lambda i, j: a[i, j] * b[i, j]),
+        lambda a, b: a * b,
+        formats=(COO.sorted(), COO.sorted().with_index_dtype("int64")),
+        finish=_merged,
+    ),
+    Formula(
         "A B in parallel",
         {"A": (n, k), "B": (k, m)},
         _product,
@@ -280,6 +288,15 @@ FORMULAS: Final = (
         lambda t, u: t + u,
         formats=CUBES,
         results=CUBE_RESULTS,
+    ),
+    Formula(
+        "T * U merged by three coordinates",
+        {"T": NMK, "U": NMK},
+        lambda t, u: t * u,
+        lambda t, u: t * u,
+        formats=(COO.sorted(),),
+        results=CUBE_RESULTS,
+        finish=_merged,
     ),
     Formula(
         "T turned",

@@ -511,3 +511,32 @@ def test_rows_have_a_storage_only_after_the_pass_that_chooses_it() -> None:
     program = identity().assemble(CSR).goal
     with pytest.raises(AssertionError, match="the rows of the output of same do not end"):
         AssembledText.of(lower_unchecked(program))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_scattered_stores_are_prefetched_within_the_array(dtype: str) -> None:
+    transposed = atl.program("transposed", [A], atl.gen(m, n, lambda j, i: A[i, j]))
+    s = reschedule(transposed).sparsify("A", CSR.sorted().with_index_dtype(dtype))
+    kernel = s.assemble(CSR.sorted().with_index_dtype(dtype)).compile()
+    assert f"const int ahead = is_scattered_{dtype}(A_crd, A_nnz);" in kernel.source
+    assert "if (ahead && p + 32 < A_nnz) {" in kernel.source
+    random = np.random.default_rng(33)
+    for rows, columns in ((3000, 300000), (300000, 3000), (300000, 3)):  # scattered, scattered, near each other
+        count = 300000
+        at = random.integers(0, rows, count), random.integers(0, columns, count)
+        matrix = sp.coo_array((random.random(count), at), shape=(rows, columns)).tocsr()
+        matrix.indices, matrix.indptr = matrix.indices.astype(dtype), matrix.indptr.astype(dtype)
+        made, wanted = kernel(matrix), matrix.T.tocsr()
+        for one, other in zip(
+            (made.indptr, made.indices, made.data), (wanted.indptr, wanted.indices, wanted.data), strict=True
+        ):
+            assert np.array_equal(one, other)
+
+
+def test_rows_that_are_not_elements_of_one_array_are_not_prefetched() -> None:
+    shifted = atl.gen(m + 1, n, lambda j, i: atl.guard(j >= 1, A[i, j - 1]))
+    s = reschedule(atl.program("shifted", [A], shifted)).sparsify("A", CSR.sorted()).assemble(CSR.sorted())
+    assert kind_of(s) == "counted"
+    assert "is_scattered" not in s.compile().source
+    assert s.compile()(LEFT).toarray().tolist() == [[0.0] * 3, *LEFT.toarray().T.tolist()]

@@ -73,6 +73,11 @@ def merged(s: Session) -> Session:
     return _marked(s, _sums(s)[-2:])
 
 
+def _merged_rows(s: Session) -> Session:
+    """Mark the sums over nonempty fibres of two tensors for co-iteration."""
+    return _marked(s.interchange("j"), ["p", "p1"])
+
+
 def merged_at_all_levels(s: Session) -> Session:
     """Mark all sums for co-iteration, one pair for each level."""
     return _marked(s, _sums(s))
@@ -141,6 +146,26 @@ FORMULAS: Final = (
         formats=(CSR.sorted(), DCSR.sorted()),
         second=CSR.sorted(),
         finish=merged,
+    ),
+    Formula(
+        "A * C merged by all coordinates",
+        lambda shape: shape,
+        _elementwise,
+        lambda a, c: a * c,
+        formats=(COO.sorted(),),
+        cubes=(COO.sorted(),),
+        second=COO.sorted(),
+        finish=merged,
+    ),
+    Formula(
+        "A * C merged by two of three coordinates",
+        lambda shape: shape,
+        lambda a, c, shape: atl.gen(*shape, lambda i, j, q: a[i, j, q] * c[i, j, q]),
+        lambda a, c: a * c,
+        formats=(),
+        cubes=(sparse.MODE_GENERIC.sorted(),),
+        second=sparse.MODE_GENERIC.sorted(),
+        finish=_merged_rows,
     ),
     Formula(
         "A * C merged twice, by rows",

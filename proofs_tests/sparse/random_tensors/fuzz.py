@@ -77,7 +77,7 @@ def one(report: Report, number: int) -> None:
     """Encode a tensor, decode it, and run a kernel on it."""
     choices = Seeded.by(f"sparse {report.seed} {number}")
     formula, edge = FORMULAS[number // BLOCK % len(FORMULAS)], choose(choices, EDGES)
-    rank = 3 if formula.cubes and chance(choices, 30) else 2
+    rank = 3 if formula.cubes and (not formula.formats or chance(choices, 30)) else 2
     form = choose(choices, formula.cubes if rank == 3 else formula.formats)
     stored = form.with_index_dtype("int64") if edge == "int64" and chance(choices, 50) else form
     key = (formula.name, repr(form), edge)

@@ -67,7 +67,7 @@ def sparsify_result(work: Derivation) -> None:
     starts from the let: each value is read where it was scattered, which requires distinct positions. Lets around the
     goal become lets around the values. Raises `DoesNotApply` if the goal does not have the pattern of the operand.
     """
-    sparsify(work)
+    sparsify(work, bounds=False)
     _add_terms(work)
     packed = work.goal.packed[-1]
     assert packed.result is not None

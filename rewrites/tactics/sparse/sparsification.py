@@ -11,17 +11,17 @@ from atl.core.index import AnyAtom, Bound, Read, atoms
 from atl.core.operations import NOT_ZERO_AT_ZERO, ZERO_AT_ZERO
 from atl.core.predicate import conjunction, conjuncts, expressions
 from atl.core.program import Program
-from atl.core.terms import Access, Binary, Expr, Gen, Guard, Let, Place, Reduce, Reshape, Unary
+from atl.core.terms import Access, Binary, Expr, Gen, Guard, Input, Let, Place, Reduce, Reshape, Unary
 from atl.core.traversal import Path
 from atl.errors import ATLError, Location
 from atl.text.printing import place_of
 from rewrites import kernel
-from rewrites.cursors.cursor import Cursor
+from rewrites.cursors.cursor import Cursor, walk
 from rewrites.derivation import Derivation
 from rewrites.errors import DoesNotApply
 from rewrites.tactics.indices import simplify_conditions, simplify_indices
 from rewrites.tactics.loops import WORD_OF
-from rewrites.tactics.nests.guards import split_guard
+from rewrites.tactics.nests.guards import guard_to_bound, split_guard
 from rewrites.tactics.simplification import OF_ACCESSES, simplify_guards
 from rewrites.tactics.sparse.folds import fold_entries
 from rewrites.tactics.sparse.functions import apply_functions, has_functions, is_guarded_sum, store_zeros
@@ -43,17 +43,20 @@ GATHER_GUARDS: Final = ("guard_guard", "guard_mul_left", "guard_mul_right", "gua
 """Rules that move conditions out of products."""
 
 
-def sparsify(work: Derivation) -> None:
+def sparsify(work: Derivation, *, bounds: bool = True) -> None:
     """Turn dense loops over decompressed operands into loops over their entries.
 
     Arithmetic on whole operands is done element by element. Reads of elements are reduced, conditions are gathered,
     sums leave products, and matching sums over entries are hoisted. Each loop whose index is determined by an equation
     moves inward to the equation and is eliminated; for a generation, the element is scattered. Raises `DoesNotApply`
-    for a loop that is still dense, with the rules that a strict derivation refused.
+    for a loop that is still dense, with the rules that a strict derivation refused. With `bounds`, conditions of loops
+    within blocks become their bounds.
     """
     start = work.theorem
     try:
         _sparsify(work)
+        if bounds:
+            _bound_blocks(work)
     except DoesNotApply as error:
         if start.strict:
             _name_refused_rules(error, start.rhs, work)
@@ -304,6 +307,39 @@ def _safe_first(work: Derivation) -> None:
             ordered = safely_tested(cursor.term.predicate, cursor.scope)
             if len(ordered) == len(parts) and tuple(ordered) != parts:
                 work.attempt("guard_equivalent", cursor.path, q=conjunction(ordered))
+
+
+def _bound_blocks(work: Derivation) -> None:
+    """Turn conditions on coordinates of blocks into bounds of the loops within: Σ[q < 4] [4*crd[p] + q < n] · e.
+
+    A condition is kept if its loop reads a dense tensor there: a padded tensor needs no condition, and a loop around of
+    constant extent is vectorised together with further loops.
+    """
+    for path in [cursor.path for cursor in work.cursors()]:  # inner loops first
+        cursor = work.cursor(path)
+        match cursor.term:
+            case Reduce("sum", low, high, Guard(predicate)) if (high - low).constant is not None:
+                coordinates = any(isinstance(atom, Read) for e in expressions(predicate) for atom in atoms(e))
+                if coordinates and not _reads_dense(work, cursor.child(0)):
+                    guard_to_bound(work, path)
+            case _:
+                pass
+
+
+def _reads_dense(work: Derivation, body: Cursor) -> bool:
+    """Return whether a term reads a tensor other than the arrays of sparse operands by the index of the loop around."""
+    packed = {name for operand in work.goal.packed for name in operand.arrays}
+    variable = body.scope.indices[-1]
+
+    def is_dense(at: Cursor) -> bool:
+        match at.term:
+            case Access(tensor, position):
+                stored = isinstance(tensor, Input) and tensor.array.name in packed
+                return not stored and variable.atom in tuple(atoms(at.scope.index(position)))
+            case _:
+                return False
+
+    return any(map(is_dense, walk(body)))
 
 
 def _sums_into_places(work: Derivation) -> None:
