@@ -44,7 +44,7 @@ check: $(VENV)/.dev ## Check style, formatting, types and the layers of the pack
 	$(BIN)/lint-imports
 
 rocq: $(VENV)/.dev ## Prove the rules by Rocq, if coqc is installed
-	$(BIN)/python -m proofs_tests.rocq
+	$(BIN)/python -m proofs_tests.rocq $(if $(PART),--part $(PART))
 
 docs: $(VENV)/.docs ## Build the documentation as a web site in out/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build

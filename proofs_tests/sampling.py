@@ -30,13 +30,18 @@ def few_and_rest(count: int) -> list[ParameterSet]:
     ]
 
 
-def take_part(items: Iterable[pytest.Item], part: str) -> None:
-    """Mark the long tests outside of this part as slow: `1/2` is the first of two parts, `2/2` the second."""
+def in_part(name: str, part: str) -> bool:
+    """Return whether a name is in a part: `1/2` is the first of two parts, `2/2` the second."""
     number, count = map(int, part.split("/")) if re.fullmatch(r"\d+/\d+", part) else (0, 0)
     if not 1 <= number <= count:
-        raise pytest.UsageError(f"--part {part}: the first of two parts is 1/2")
+        raise pytest.UsageError(f"the part {part!r}; the first of two parts is 1/2")
+    return crc32(name.encode()) % count == number - 1
+
+
+def take_part(items: Iterable[pytest.Item], part: str) -> None:
+    """Mark the long tests outside of a part as slow."""
     for item in items:
-        if item.get_closest_marker("long") is not None and crc32(item.nodeid.encode()) % count != number - 1:
+        if item.get_closest_marker("long") is not None and not in_part(item.nodeid, part):
             item.add_marker("slow")
 
 

@@ -15,7 +15,7 @@ from hypothesis import settings
 import atl.checks.scope
 from proofs_tests.memory import FULL, MOST, STEP, Memory, peak
 from proofs_tests.mutation.planting import memos
-from proofs_tests.sampling import MARKS, ONE_IN, few_and_rest, sample, take_part
+from proofs_tests.sampling import MARKS, ONE_IN, few_and_rest, in_part, sample, take_part
 
 HERE = Path(__file__).parents[2]
 SELECTIONS = re.findall(r"-m '([^']+)'", (HERE / "Makefile").read_text(encoding="utf-8"))
@@ -95,7 +95,7 @@ def test_each_long_test_is_in_one_part() -> None:
     assert sorted(taken) == sorted(f"{name}[0]" for name in names)
     for malformed in ("0/2", "3/2", "half"):
         with pytest.raises(pytest.UsageError, match="the first of two parts is 1/2"):
-            take_part([], malformed)
+            in_part("test", malformed)
 
 
 @lru_cache
