@@ -1,7 +1,7 @@
 (* Decompression undoes compression (D 7.3, 7.5.3), for each level and, by composition, for every format of levels.
 
-   A level stores, for each of its parents, coordinates below an extent. A position of a parent has a coordinate if it is
-   valid, and is a parent of the next level. A pattern chooses what a level stores: a coordinate with a nonzero element
+   A level stores, for each of its parents, coordinates below an extent. A position of a parent has a coordinate if
+   it is valid, and is a parent of the next level. A pattern chooses what a level stores: a coordinate with a nonzero element
    below it is in the pattern. Positions are computed as in `sparse/levels.py`. *)
 From Coq Require Import FinFun.
 Require Export Lemmas.
@@ -152,7 +152,8 @@ Proof.
     destruct (find _ (range n)) as [d|] eqn:D.
     + apply find_some in D. destruct D as [I D]. apply in_range in I. apply andb_prop in D. destruct D as [D E].
       split; [lia|]. apply (Distinct r); auto. lia.
-    + pose proof (find_none _ _ D c (proj2 (in_range n c) C)) as X. cbv beta in X. rewrite S, Z.eqb_refl in X. discriminate X.
+    + pose proof (find_none _ _ D c (proj2 (in_range n c) C)) as X. cbv beta in X. rewrite S, Z.eqb_refl in X.
+      discriminate X.
 Qed.
 
 (* -- formats of levels -------------------------------------------------------------------------------------------- *)

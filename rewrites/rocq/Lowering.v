@@ -47,6 +47,9 @@ Inductive term : Type :=
   | Reserve (m capacity : Z) (before after : tensor) (e : term)
   | Reshape (o : operator) (e : term)
   | Concat (n m : Z) (x y : term).
+Ltac term_induction term := induction term as
+  [x|lo hi e IH|variable lo hi e IH|b e IH|b own e IH|b x IHx y IHy|v own h x IHx e IHe|
+   m capacity before after e IH|o e IH|n m x IHx y IHy].
 
 (* -- meaning, by the operators of Meaning.v ---------------------------------------------------------------------- *)
 Definition environment : Type := Z -> tensor.
@@ -298,7 +301,8 @@ Ltac apart_lists := repeat match goal with
   | H : within [] ?p |- _ => destruct p; [clear H | contradiction H] end.
 Lemma quotient_of m i j : 0 <= j < m -> (i * m + j) / m = i.
 Proof. intros. symmetry. apply (Z.div_unique _ _ _ j); lia. Qed.
-Lemma quotient_parts k i : 0 < k -> 0 <= i -> 0 <= i / k /\ 0 <= i - k * (i / k) < k /\ i / k * k + (i - k * (i / k)) = i.
+Lemma quotient_parts k i : 0 < k -> 0 <= i -> 0 <= i / k /\ 0 <= i - k * (i / k) < k /\
+  i / k * k + (i - k * (i / k)) = i.
 Proof. intros. pose proof (Z.div_pos i k). pose proof (Z.mod_pos_bound i k). rewrite Z.mod_eq in * by lia. lia. Qed.
 Lemma moved_back o shape p : fits o shape -> within (operand o shape) p -> kept_by o p = true ->
   within shape (moved o p) /\ present o (moved o p) = true /\ origin o (moved o p) = p.
@@ -306,7 +310,8 @@ Proof.
   destruct o as [n m|n m|n k|n k|n k|n k|n k|i], shape as [|a [|b s]]; cbn [fits operand]; try easy; intros F W K;
     apart_lists; cbn [kept_by moved within present origin] in *;
     repeat match goal with H : _ /\ _ |- _ => destruct H end; subst; try rewrite quotient_of by lia.
-  all: try match goal with |- context [?i / ?k] => pose proof (quotient_parts k i ltac:(lia) ltac:(lia)) as (? & ? & ?) end.
+  all: try match goal with |- context [?i / ?k] =>
+    pose proof (quotient_parts k i ltac:(lia) ltac:(lia)) as (? & ? & ?) end.
   all: repeat split; try assumption; try lia; try nia; repeat f_equal; try lia.
 Qed.
 Lemma origin_back o shape p : fits o shape -> within shape p -> present o p = true ->
@@ -348,7 +353,8 @@ Proof. induction shape as [|n shape IH]; intros [|i p] W; try easy. apply IH, W.
 Theorem padding_is_zero e : forall k v shape p, ok k e shape -> within shape p -> stored e p = false ->
   meaning v e p = zero.
 Proof.
-  induction e as [x|lo hi e IH|variable lo hi e IH|b e IH|b own e IH|b x IHx y IHy|u own h x IHx e IHe|m capacity before after e IH|o e IH|n m x IHx y IHy];
+  induction e as [x|lo hi e IH|variable lo hi e IH|b e IH|b own e IH|b x IHx y IHy|u own h x IHx e IHe|
+    m capacity before after e IH|o e IH|n m x IHx y IHy];
     cbn [ok stored meaning]; intros k v shape p O W F.
   - discriminate F.
   - destruct shape as [|n s]; [contradiction O|]. destruct O as [-> O], p as [|i r]; [contradiction W|].
@@ -385,7 +391,7 @@ Qed.
 Lemma lower_spares w e : forall used u shape to adding, fresh used e -> In w used -> w <> u ->
   Forall (spares w) (lower e u shape to adding).
 Proof.
-  induction e as [x|lo hi e IH|variable lo hi e IH|b e IH|b own e IH|b x IHx y IHy|v own h x IHx e IHe|m capacity before after e IH|o e IH|n m x IHx y IHy];
+  term_induction e;
     cbn [fresh lower]; intros used u shape to adding F I D.
   - auto using spares_store.
   - repeat constructor. cbn. intros i. apply spares_block. eapply IH; eauto.
@@ -501,14 +507,16 @@ Proof.
   enough (holding k v (run (For lo hi body) s) /\
     (forall j r, inside (Gen lo hi e) (hi - lo :: shape) (j :: r) ->
       run (For lo hi body) s u (to (j :: r)) = if lo + j <? hi then result (j :: r) else s u (to (j :: r))) /\
-    (forall q, (forall p, inside (Gen lo hi e) (hi - lo :: shape) p -> to p <> q) -> run (For lo hi body) s u q = s u q)).
+    (forall q, (forall p, inside (Gen lo hi e) (hi - lo :: shape) p -> to p <> q) ->
+      run (For lo hi body) s u q = s u q)).
   { destruct H0 as (_ & V & Q). split; [| exact Q]. intros [|j r] P; [destruct P as [[] _]|]. rewrite V by exact P.
     destruct P as [[J _] _]. replace (lo + j <? hi) with true by lia. reflexivity. }
   apply (through (fun n t => holding k v t /\
     (forall j r, inside (Gen lo hi e) (hi - lo :: shape) (j :: r) ->
       t u (to (j :: r)) = if lo + j <? n then result (j :: r) else s u (to (j :: r))) /\
     (forall q, (forall p, inside (Gen lo hi e) (hi - lo :: shape) p -> to p <> q) -> t u q = s u q))); [| | lia].
-  - split; [exact H | split; [| reflexivity]]. intros j r [[J _] _]. replace (lo + j <? lo) with false by lia. reflexivity.
+  - split; [exact H | split; [| reflexivity]]. intros j r [[J _] _]. replace (lo + j <? lo) with false by lia.
+    reflexivity.
   - intros i t I (Ht & V & Q).
     assert (At : forall r, inside (e i) shape r -> inside (Gen lo hi e) (hi - lo :: shape) (i - lo :: r)).
     { intros r [W E]. split; cbn [within stored]; [split; [lia | exact W]|].
@@ -555,7 +563,8 @@ Proof.
   assert (K : forall q, run loop s1 u q = s u q).
   { intros q. subst loop s1. rewrite spared.
     - cbn [run]. apply put_elsewhere. exact Nu.
-    - cbn. intros i. apply spares_block. apply (lower_spares u (e i) (r :: used)); [apply F | right; apply U | exact Nu]. }
+    - cbn. intros i. apply spares_block. apply (lower_spares u (e i) (r :: used)); [apply F | right; apply U |
+      exact Nu]. }
   split.
   - intros [|? ?] [W _]; [| contradiction W]. rewrite store_here. cbn [eval]. rewrite L, K. reflexivity.
   - intros q A. rewrite store_elsewhere by (apply A; split; [exact I | reflexivity]). apply K.
@@ -644,7 +653,8 @@ Qed.
 Lemma reshape_correct o e : correct e -> correct (Reshape o e).
 Proof.
   intros IH used k shape v u cells to adding s F U (A & O & T) H D S. cbn [lower].
-  assert (At : forall p, inside e (operand o shape) p -> inside (Reshape o e) shape (moved o p) /\ origin o (moved o p) = p).
+  assert (At : forall p, inside e (operand o shape) p -> inside (Reshape o e) shape (moved o p) /\
+    origin o (moved o p) = p).
   { intros p [W E]. destruct (moved_back o shape p A W (T p W E)) as (W' & P & B). split; [| exact B].
     split; [exact W' | cbn; rewrite P, B; exact E]. }
   assert (De : distinct_cells e (operand o shape) (fun p => to (moved o p))).
@@ -683,7 +693,8 @@ Proof.
   assert (Sy : starts y (m :: shape) u right_ adding s1).
   { intros B. destruct (S B) as [[_ Y]|Z]; [left; exact Y | right]. intros [|i r] P; [destruct P as [[] _]|].
     change (right_ (i :: r)) with (to (i + n :: r)). rewrite Away by exact P. apply Z, Ay, P. }
-  destruct (IHy used k (m :: shape) v u cells right_ adding s1 Fy U Oy (lower_holding k v s used x u _ _ _ H Fx U) Dy Sy)
+  destruct (IHy used k (m :: shape) v u cells right_ adding s1 Fy U Oy (lower_holding k v s used x u _ _ _ H Fx U)
+    Dy Sy)
     as [V' Q'].
   split.
   - intros [|i r] P; [destruct P as [[] _]|]. destruct P as [[I W] E]. cbn [stored meaning concat] in *.
@@ -725,7 +736,7 @@ Proof. induction shape; [apply leaf_correct | apply gen_correct; auto]. Qed.
 (* Lowering is correct: the nest stores the meaning of a term in its cells, and changes no other cell. *)
 Theorem lower_correct e : correct e.
 Proof.
-  induction e as [x|lo hi e IH|variable lo hi e IH|b e IH|b own e IH|b x IHx y IHy|v own h x IHx e IHe|m capacity before after e IH|o e IH|n m x IHx y IHy].
+  term_induction e.
   - apply leaf_correct.
   - exact (gen_correct lo hi e IH).
   - destruct variable as [r|]; [exact (variable_correct r lo hi e IH)|].
@@ -742,7 +753,8 @@ Proof.
   - intros used k shape v u cells to adding s F U [-> O] H D S.
     assert (C : computes (Select b e (zeros_term shape)) shape v u to adding s
       (run (block (lower (Filled b shape e) u cells to adding)) s)).
-    { cbn [lower]. rewrite <- zeros_lower. apply (select_correct b e (zeros_term shape) IH (zeros_correct shape) used k); auto.
+    { cbn [lower]. rewrite <- zeros_lower.
+      apply (select_correct b e (zeros_term shape) IH (zeros_correct shape) used k); auto.
       - split; [exact F | apply zeros_fresh].
       - split; [exact O | intros _; apply zeros_ok].
       - intros p q [W P] [W' Q]. cbn [stored] in P, Q. apply D; split; auto; cbn; destruct b; auto.
@@ -765,7 +777,8 @@ Lemma begun_app e a b : begun e (block (a ++ b)) = begun (begun e (block a)) (bl
 Proof. revert e. induction a as [|c a IH]; intros e; [reflexivity | apply IH]. Qed.
 Lemma safe_app e a b : safe e (block a) -> safe (begun e (block a)) (block b) -> safe e (block (a ++ b)).
 Proof.
-  revert e. induction a as [|c a IH]; intros e A B; [exact B|]. destruct A as [C A]. split; [exact C | apply IH; assumption].
+  revert e. induction a as [|c a IH]; intros e A B; [exact B|]. destruct A as [C A]. split; [exact C | apply IH;
+    assumption].
 Qed.
 Lemma lasting_block e l : lasting e (block l) <-> Forall (lasting e) l.
 Proof.
@@ -782,7 +795,7 @@ Qed.
 Lemma lower_lasts e live : forall used u cells to adding, fresh used e -> unused used live ->
   Forall (lasting live) (lower e u cells to adding).
 Proof.
-  induction e as [x|lo hi e IH|variable lo hi e IH|b e IH|b own e IH|b x IHx y IHy|v own h x IHx e IHe|m capacity before after e IH|o e IH|n m x IHx y IHy];
+  term_induction e;
     cbn [fresh lower]; intros used u cells to adding F N.
   - destruct adding; repeat constructor.
   - repeat constructor. cbn. intros i. apply lasting_block. eauto.
@@ -812,8 +825,7 @@ Proof. intros N. apply functional_extensionality. intros w. destruct (Z.eqb_spec
 Lemma lower_begins_nothing e : forall live used u cells to adding, fresh used e -> unused used live ->
   begun live (block (lower e u cells to adding)) = live.
 Proof.
-  induction e as [x|lo hi e IH|variable lo hi e IH|b e IH|b own e IH|b x IHx y IHy|v own h x IHx e IHe|
-    m capacity before after e IH|o e IH|n m x IHx y IHy];
+  term_induction e;
     cbn [fresh lower]; intros live used u cells to adding F N; try reflexivity.
   - destruct adding; reflexivity.
   - destruct variable; [destruct adding|]; reflexivity.
@@ -853,7 +865,7 @@ Theorem lower_safe e : forall used k shape u cells to adding live,
   (forall w own, In (w, own) k -> own = [] \/ live w = own) -> (forall p, inside e shape p -> within cells (to p)) ->
   safe live (block (lower e u cells to adding)).
 Proof.
-  induction e as [x|lo hi e IH|variable lo hi e IH|b e IH|b own e IH|b x IHx y IHy|v own h x IHx e IHe|m capacity before after e IH|o e IH|n m x IHx y IHy];
+  term_induction e;
     intros used k shape u cells to adding live F U O N C L W; cbn [lower block fold_right].
   - destruct O as [-> O]. split; [| exact I]. apply store_safe; [exact C | apply W; split; [exact I | reflexivity]|].
     eapply leaf_safe; eauto.
@@ -865,10 +877,12 @@ Proof.
   - destruct variable as [r|].
     + destruct O as [-> O], F as [V F].
       assert (J : in_use (r :: used) k r).
-      { split; [left; reflexivity|]. intros w own J. split; [right; eapply U; eauto | intros ->; apply V; eapply U; eauto]. }
+      { split; [left; reflexivity|]. intros w own J. split; [right; eapply U; eauto | intros ->; apply V; eapply U;
+        eauto]. }
       assert (K : in_range live r [] [] []) by (repeat split; left; reflexivity).
       split; [split; [exact K | exact I] | split; [| split; [| exact I]]].
-      * cbn [safe begun]. intros i. split; [| apply lasting_block, lower_lasts with (r :: used); auto using unused_more].
+      * cbn [safe begun]. intros i. split; [| apply lasting_block, lower_lasts with (r :: used);
+        auto using unused_more].
         intros ?. apply (IH i (r :: used) k []); auto using unused_more. intros p [P _]. exact P.
       * apply store_safe; [exact C | apply W; split; [exact I | reflexivity] | exact K].
     + destruct O as [_ O]. split; [| exact I]. cbn [safe]. intros i.
@@ -934,9 +948,11 @@ Proof.
     cbn. rewrite R, B. exact E.
   - destruct shape as [|a shape]; [contradiction O|]. destruct O as (-> & Hn & Hm & Ox & Oy), F as [Fx Fy].
     apply safe_app; [| rewrite (lower_begins_nothing x live used) by assumption].
-    + apply (IHx used k (n :: shape)); auto. intros [|i r] [P E]; [contradiction P|]. destruct P as [J P]. apply (W (i :: r)).
+    + apply (IHx used k (n :: shape)); auto. intros [|i r] [P E]; [contradiction P|]. destruct P as [J P].
+      apply (W (i :: r)).
       split; [split; [lia | exact P]|]. cbn [stored]. replace (i <? n) with true by lia. exact E.
-    + apply (IHy used k (m :: shape)); auto. intros [|i r] [P E]; [contradiction P|]. destruct P as [J P]. apply (W (i + n :: r)).
+    + apply (IHy used k (m :: shape)); auto. intros [|i r] [P E]; [contradiction P|]. destruct P as [J P].
+      apply (W (i + n :: r)).
       split; [split; [lia | exact P]|]. cbn [stored]. replace (i + n <? n) with false by lia.
       replace (i + n - n) with i by lia. exact E.
 Qed.
@@ -1015,7 +1031,8 @@ Qed.
 Lemma agrees_begun live c d : agrees c d -> begun live c = begun live d.
 Proof.
   revert live d. induction c as [|a IHa b IHb|b a IH|lo hi body IH| | |u shape n m holds| |];
-    intros live d; destruct d; cbn [agrees]; intros A; try discriminate A; try reflexivity; try (injection A; intros; subst; reflexivity).
+    intros live d; destruct d; cbn [agrees]; intros A; try discriminate A; try reflexivity; try (injection A;
+      intros; subst; reflexivity).
   destruct A as [A B]. cbn. rewrite (IHa live _ A). auto.
 Qed.
 Lemma agrees_run c d s : agrees c d -> run c s = run d s.
