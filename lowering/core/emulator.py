@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,7 @@ from atl.core.index import value_at
 from atl.core.marks import LetMark
 from atl.errors import InvalidArgument, brief
 from lowering.instructions.instruction import Instruction
-from lowering.instructions.systolic import INSTRUCTIONS, MEMORIES, CoreMemory, Floats, move
+from lowering.instructions.systolic import CLEAR, INSTRUCTIONS, MEMORIES, CoreMemory, Floats, move
 
 AnyArray: TypeAlias = npt.NDArray[Any]
 
@@ -45,10 +45,6 @@ class Issued:
 
     def __str__(self) -> str:
         return f"{self.name} {' '.join(map(str, self.operands))} {' x '.join(map(str, self.sizes))}"
-
-
-CLEAR: Final = "systolic_clear"
-"""The instruction that sets a tile to zero."""
 
 
 @dataclass(slots=True)

@@ -15,10 +15,10 @@ from atl.errors import InvalidArgument
 from atl.meaning.arguments import bind
 from atl.text.printing import show_predicate
 from lowering.calls.compiled import Compiled, check_parts
-from lowering.core.emulator import CLEAR, At, Core, Issued
+from lowering.core.emulator import At, Core, Issued
 from lowering.core.matching import CoreNest, core_nest
 from lowering.instructions.instruction import OUT
-from lowering.instructions.systolic import TARGET
+from lowering.instructions.systolic import CLEAR, TARGET
 from lowering.nest import loopnest as ln
 from lowering.pipeline import lower
 
@@ -69,7 +69,7 @@ class CoreKernel(Compiled):
         call = bind(self.program, arrays, named)
         values: dict[Leaf, int] = {}
         shape = tuple(value_of(extent, _values(call.sizes, values), _element) for extent in self.program.shape)
-        out = np.zeros(shape, np.float32)
+        out = np.zeros(shape, self.program.dtype)
         main = {name: np.ascontiguousarray(array).reshape(-1) for name, array in call.arrays.items()}
         core = Core({**main, OUT: out.reshape(-1)}, self.made.memories, self.made.instructions)
         for issued in _issued(self.made, call.sizes):

@@ -72,8 +72,9 @@ class _Lowering:
     nest: ln.LoopNest
     tiles: dict[int, Tile] = field(default_factory=dict)
     used: dict[LetMark, int] = field(default_factory=lambda: dict.fromkeys(MEMORIES, 0))
+    # Own instructions first, which are declared later.
     known: Mapping[str, Instruction] = field(
-        default_factory=lambda: {name: each for name, each in instructions().items() if each.target == TARGET}
+        default_factory=lambda: {n: each for n, each in reversed([*instructions().items()]) if each.target == TARGET}
     )
 
     def block(self, block: ln.Block, facts: Facts) -> ln.Block:
@@ -184,12 +185,12 @@ class _Lowering:
     def _instruction(self, inner: _Inner, facts: Facts) -> Iterator[ln.Statement]:
         outer, loops = self._tightened(inner, facts)
         facts = facts.assume(*outer)
-        found: list[Mismatch] = []
+        found: list[tuple[str, Mismatch]] = []
         for instruction in self._candidates(inner):
             try:
                 call = self._matched(instruction, inner, loops, facts)
             except Mismatch as error:
-                found.append(error)
+                found.append((instruction.name, error))
                 continue
             block: ln.Block = (replace(inner.leaf, value=inner.value),)
             for loop in reversed(loops):
@@ -201,9 +202,13 @@ class _Lowering:
                 yield self._cleared(inner)
             yield whole if not outer else ln.If(conjunction(outer), (whole,))
             return
-        first = found[0]
+        (_, first), *others = found
+        also = "".join(f"\n{name}: {error.summary}; required: {error.required}" for name, error in others)
         raise NoInstruction(
-            first.summary, required=first.required, numbers=first.numbers, suggestions=first.suggestions
+            first.summary,
+            required=f"{first.required}{also}",
+            numbers=first.numbers,
+            suggestions=tuple(dict.fromkeys(each for _, error in found for each in error.suggestions)),
         )
 
     def _tightened(self, inner: _Inner, facts: Facts) -> tuple[list[Predicate], list[ln.For]]:
@@ -263,6 +268,15 @@ class _Lowering:
             self._check_partitions(instruction, inner, loops, summed[0].variable)
         place = Place((), 0, 0, summed[0] if adds else None, inner.value, inner.target, adds, covered, inside)
         call = sized_call(instruction, place, facts)
+        names = (OUT, *(array.name for array in instruction.program.inputs))
+        for name, operand in zip(names, call.operands, strict=True):
+            tile = self.tiles.get(operand.buffer.storage.uid)
+            if instruction.memory(name) is not (None if tile is None else tile.memory):
+                raise Mismatch(
+                    f"the operand {name} of {instruction.name} is "
+                    f"{operand.buffer.name} in the {'main memory' if tile is None else tile.memory.value}",
+                    f"an operand in the {instruction.memories.get(name, 'main memory')}",
+                )
         for operand, cell in self._operands(inner, call):
             width = constant(self.tiles[operand.buffer.storage.uid].width)
             along = [loop.variable for loop in loops if loop.variable.uid in cell.pairs[0][0].free]
@@ -279,7 +293,10 @@ class _Lowering:
                 raise Mismatch(
                     f"{instruction.name} computes at most one tile of the core",
                     f"{show_predicate(condition)} (not proved)",
-                    suggestions=("s.tile(…) makes smaller tiles",),
+                    suggestions=(
+                        "s.tile(…) makes smaller tiles",
+                        'strides={"out": "out0 >= 1"} in a declaration allows partial tiles of a larger result',
+                    ),
                 )
         return replace(call, condition=conjunction(positive) if positive else TRUE)
 

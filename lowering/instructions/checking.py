@@ -438,8 +438,14 @@ def _memories(instruction: Instruction, case: _Case) -> dict[LetMark, CoreMemory
         mark, shape = instruction.memory(operand.name), operand.addresses.shape
         if mark is not None:
             known = found.get(mark, CoreMemory(0, 1))
-            found[mark] = CoreMemory(max(known.partitions, number + shape[0]), known.elements + shape[1] + 1)
+            rows = _first_partition(number, shape) + shape[0]
+            found[mark] = CoreMemory(max(known.partitions, rows), known.elements + shape[1] + 1)
     return found
+
+
+def _first_partition(number: int, shape: tuple[int, ...]) -> int:
+    """Return the first partition of an operand: that of its number, or one at which it fits in the memory."""
+    return max(0, min(number, MEMORIES[LetMark.SCRATCHPAD].partitions - shape[0]))
 
 
 def _executed(
@@ -457,10 +463,10 @@ def _executed(
     for number, operand in enumerate(case.operands):
         mark, shape = instruction.memory(operand.name), operand.addresses.shape
         if mark is not None:
-            at = At(operand.name, mark, number, free[mark])
+            at = At(operand.name, mark, _first_partition(number, shape), free[mark])
             free[mark] += shape[1] + 1
         else:
-            main[operand.name] = np.full(int(operand.addresses.max()) + 6, np.nan, operand.dtype)
+            main[operand.name] = np.full(int(operand.addresses.max()) + 6, _sentinel(operand.dtype), operand.dtype)
             strides = operand.strides or tuple(prod(shape[at + 1 :]) for at in range(len(shape)))
             at = At(operand.name, None, address=operand.first + 3, strides=strides)
         operands.append(at)
@@ -472,13 +478,13 @@ def _executed(
     try:
         execute(core, Issued(instruction.name, tuple(operands), tuple(case.sizes.values())))
     except Exception as error:  # noqa: BLE001 (of the user's function)
-        return f"{type(error).__name__}: {brief(str(error))}"
+        return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
     result = program.result(case.sizes, {each.name: view for each, view in zip(operands[1:], views[1:], strict=True)})
     wanted = result + result.dtype.type(3) if case.adds else result
     if not _equal(views[0], wanted, program.precision if case.fractions else 1e-4):
         return "the result differs from that of the program"
-    views[0][...] = 3 if case.adds else np.nan
-    if not all(np.array_equal(*pair, equal_nan=True) for pair in zip(everything, before, strict=True)):
+    views[0][...] = 3 if case.adds else _sentinel(views[0].dtype)
+    if not all(_same(*pair) for pair in zip(everything, before, strict=True)):
         return "elements that are not part of the result change"
     return ""
 
@@ -589,6 +595,10 @@ def _called(instruction: Instruction, ffi: Any, function: Callable[..., None], c
             what = "memory around the elements of the result" if number == 0 else f"the operand {operand.name}"
             return f"the text changes {what}"
     return ""
+
+
+def _same(found: AnyArray, before: AnyArray) -> bool:
+    return np.array_equal(found, before, equal_nan=found.dtype.kind == "f")
 
 
 def _sentinel(dtype: np.dtype[Any]) -> Any:

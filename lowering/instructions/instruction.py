@@ -148,10 +148,11 @@ class Instruction:
 
     @property
     def is_sized(self) -> bool:
-        """True if sizes or strides are parameters of the text."""
+        """True if sizes or strides are parameters of the text, and for each instruction of the systolic core."""
         return (
             bool(self.program.sizes or self.strides or self.aligned or self.faster or self.libraries)
             or self.result != "added"
+            or self.target == "systolic"
         )
 
     def memory(self, name: str) -> LetMark | None:

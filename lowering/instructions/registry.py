@@ -34,7 +34,7 @@ def declare_instruction(instruction: Instruction) -> Instruction:
     if not isinstance(instruction, Instruction):
         raise InvalidArgument(f"{brief(instruction)} is not an instruction", required="an atl.Instruction")
     name = instruction.name
-    if name in BUILT_IN and BUILT_IN[name] != instruction:
+    if BUILT_IN.get(name, instruction) != instruction or name == systolic.CLEAR:
         raise InvalidArgument(f"{name} is a built-in instruction", required=f"a name other than {', '.join(BUILT_IN)}")
     _declared[name] = instruction
     return instruction

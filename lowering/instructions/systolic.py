@@ -19,6 +19,8 @@ from atl.parsing.parse import parse
 from lowering.instructions.instruction import OUT, Instruction
 
 TARGET: Final = "systolic"
+CLEAR: Final = "systolic_clear"
+"""The instruction that sets a tile to zero. Loop nests have a statement for it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -162,7 +162,7 @@ OWN: dict[str, tuple[Callable[[np.ndarray, np.ndarray], Any], str]] = {
         lambda out, a: right(out, abs(a)),
         "the result differs from that of the program for p = 1",
     ),
-    "an operand": (into_operand, "ValueError: 'output array is read-only' for p = 1, f = 1"),
+    "an operand": (into_operand, "ValueError: output array is read-only for p = 1, f = 1"),
     "other elements": (beyond, "elements that are not part of the result change for p = 1, f = 1"),
     "no cycles": (lambda out, a: None, "InvalidArgument"),
 }
@@ -207,6 +207,74 @@ def test_a_sum_over_elements_is_an_own_instruction() -> None:
         registry._declared.pop("core_rows")
 
 
+def full_partitions(out: np.ndarray, a: np.ndarray) -> int:
+    assert a.shape[0] < 128
+    return right(out, a)
+
+
+def test_the_largest_tile_is_tested() -> None:
+    assert check_instruction(own_instruction(emulate=full_partitions), largest=1).fault.startswith("AssertionError")
+
+
+def test_constant_tile_is_tested() -> None:
+    text = "core_positive (a : float32[128, 16]) : float32[128, 16] := ⊞[i < 128] ⊞[j < 16] max(a[i, j], 0)"
+    memories = {"out": "scratchpad", "a": "accumulator"}
+    tile = atl.Instruction(
+        "core_positive", atl.parse(text), "systolic", result="stored", memories=memories, emulate=right
+    )
+    assert check_instruction(tile).calls > 0
+
+
+def halved(out: np.ndarray, a: np.ndarray) -> int:
+    out[...] = a
+    return 1
+
+
+@pytest.mark.parametrize("dtype", ["int32", "float64"])
+def test_result_has_the_element_type_of_the_program(dtype: str) -> None:
+    text = f"core_store (a : float32[p, f]) : {dtype}[p, f] := ⊞[i < p] ⊞[j < f] cast({dtype}, a[i, j])"
+    store = atl.instruction(
+        target="systolic", emulate=halved, result="stored", memories={"a": "accumulator"}, strides={"out": "out0 >= 1"}
+    )(atl.parse(text))
+    try:
+        assert not check_instruction(store, largest=2).fault
+        product = f"{systolic.PRODUCT}".replace(": float32[n, m]", f": {dtype}[n, m]")
+        program = atl.parse(product.replace("Σ[p < k] A[i, p] * B[p, j]", f"cast({dtype}, Σ[p < k] A[i, p] * B[p, j])"))
+        s = atl.reschedule(program).tile(["i", "j"], [8, 16]).accumulate("p", at="jo", name="acc").tile("p", 4)
+        s.pack("A", at="po", name="At", order=["pi", "ii"]).pack("B", at="po", name="Bt", order=["pi", "ji"])
+        found = marked(s, "At", "Bt").compile(target="systolic")(*np.ones((2, 3, 3), np.float32))
+        assert found.dtype == dtype
+        assert found.tolist() == [[3] * 3] * 3
+    finally:
+        registry._declared.pop("core_store")
+
+
+def test_operands_in_each_others_memory_are_refused() -> None:
+    text = "core_sub (a : float32[p, f], c : float32[p, f]) : float32[p, f] := ⊞[i < p] ⊞[j < f] a[i, j] - c[i, j]"
+    memories = {"a": "accumulator", "c": "scratchpad"}
+    atl.instruction(
+        target="systolic", emulate=lambda out, a, c: halved(out, a - c), result="stored", memories=memories,
+        strides={"out": "out0 >= 1"},
+    )(atl.parse(text))  # fmt: skip
+    program = """less (A : float32[n, k], B : float32[k, m], C : float32[n, m]) : float32[n, m] :=
+      ⊞[i < n] ⊞[j < m] {}"""
+    total = "(Σ[p < k] A[i, p] * B[p, j])"
+    try:
+        for body, right_way in ((f"{total} - C[i, j]", True), (f"C[i, j] - {total}", False)):
+            s = atl.reschedule(atl.parse(program.format(body)))
+            s.tile(["i", "j"], [8, 16]).accumulate("p", at="jo", name="acc").tile("p", 4)
+            s.pack("A", at="po", name="At", order=["pi", "ii"]).pack("B", at="po", name="Bt", order=["pi", "ji"])
+            s.pack("C", at="jo", name="Ct", order=["ii", "ji"])
+            marked(s, "At", "Bt", "Ct")
+            if right_way:
+                assert s.compile(target="systolic")(*np.ones((3, 3, 3), np.float32)).tolist() == [[2.0] * 3] * 3
+            else:
+                with pytest.raises(NoInstruction, match="the operand a of core_sub is Ct in the scratchpad"):
+                    s.compile(target="systolic")
+    finally:
+        registry._declared.pop("core_sub")
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -220,6 +288,22 @@ def test_a_sum_over_elements_is_an_own_instruction() -> None:
 def test_malformed_own_instructions_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidArgument, match=re.escape(message)):
         own_instruction(**{"emulate": right, **options})
+
+
+def test_name_of_a_core_statement_is_refused() -> None:
+    text = "systolic_clear (a : float32[p, f]) : float32[p, f] := ⊞[i < p] ⊞[j < f] a[i, j]"
+    with pytest.raises(InvalidArgument, match="systolic_clear is a built-in instruction"):
+        atl.instruction(target="systolic", memories={"a": "scratchpad"}, emulate=right, result="stored")(
+            atl.parse(text)
+        )
+
+
+def test_operand_of_rank_1_in_a_memory_is_refused() -> None:
+    text = "core_bias (a : float32[4]) : float32[16, 4] := ⊞[i < 16] ⊞[j < 4] a[j]"
+    with pytest.raises(InvalidArgument, match="a of core_bias has rank 1"):
+        atl.Instruction(
+            "core_bias", atl.parse(text), "systolic", result="stored", memories={"a": "scratchpad"}, emulate=right
+        )
 
 
 def test_accesses_beyond_a_memory_are_trapped() -> None:
