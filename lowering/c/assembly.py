@@ -16,7 +16,7 @@ entries. Workspaces are empty between rows.
   Between the two, `space` requests arrays of exactly this size. A row with fewer stores than the square root of
   columns / 4096 is sorted by insertion: going through its bits would take longer.
 - Stores to rows in random order wait for memory. If the rows are the elements of an array, entries of later stores are
-  prefetched, unless a sample of the array shows that rows are near each other.
+  prefetched, unless the array is short, or a sample of it shows that rows are near each other.
 - Counts do not depend on values: two compiled copies of the same arithmetic may round differently. So parallel rows are
   counted and stored with their zeros, which are dropped from all rows at the end.
 """
@@ -30,6 +30,7 @@ from typing import Final, TypeAlias, assert_never
 from atl.core.dtypes import BOOL, FLOATS
 from atl.core.index import ONE, ZERO, Array, Index, Read, Var
 from atl.core.index import read as read_element
+from lowering.c.helpers import AHEAD
 from lowering.c.index import address_text, count_text, index_text
 from lowering.c.loops import UNROLLED, loop_bounds, segments
 from lowering.c.scalars import C_TYPES, applied, conversion, scalar_text
@@ -528,10 +529,6 @@ def _row_read(row: Index) -> Read | None:
     """Return a row that is an element of an array, at the position of a loop."""
     read = row.atom
     return read if isinstance(read, Read) and len(read.indices) == 1 and isinstance(read.indices[0].atom, Var) else None
-
-
-AHEAD: Final = 32
-"""Number of positions by which stores are prefetched. 16 and 48 were not faster on an AMD EPYC (gcc 12)."""
 
 
 def _prefetched(scope: TextScope, row: Index) -> Lines:

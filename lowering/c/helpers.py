@@ -64,15 +64,20 @@ static inline {c_type} abs_{c_type.removesuffix("_t")}({c_type} a)
 """
 
 
+AHEAD: Final = 32
+"""Number of positions by which stores are prefetched. 16 and 48 were not faster on an AMD EPYC (gcc 12)."""
+
+
 def _scattered(dtype: str) -> str:
     return f"""\
-/* Whether there are many rows, and a sample of them is more than 1024 rows away from those 32 positions later. */
+/* Return whether there are many rows, and in a sample of them more than a quarter are over 1024 rows away from the row
+   that is {AHEAD} positions later. */
 static inline int is_scattered_{dtype}(const {TYPES[dtype].c} *rows, int64_t count)
 {{
     int apart = 0;
     for (int64_t k = 0; k < 64 && count >= 262144; k++) {{
         const {TYPES[dtype].c} *at = rows + count / 65 * k;
-        apart += (int64_t)at[32] - at[0] > 1024 || (int64_t)at[0] - at[32] > 1024;
+        apart += (int64_t)at[{AHEAD}] - at[0] > 1024 || (int64_t)at[0] - at[{AHEAD}] > 1024;
     }}
     return apart > 16;
 }}

@@ -73,12 +73,11 @@ Counting took 0.5 to 0.85 of the time on an AMD EPYC (gcc 12), and a transpositi
 
 def _stores_entries(scope: TextScope, loop: ln.For) -> bool:
     """Return whether all iterations of a loop only store an entry to counted rows."""
-    match loop.body:
-        case (ln.Assign(ln.Cell() as cell) | ln.Accumulate(ln.Cell() as cell),):
-            assembled = scope.assembled
-            return assembled is not None and assembled.kind == "counted" and ln.key(cell.buffer) == assembled.output
-        case _:
-            return False
+    only, assembled = loop.body[0], scope.assembled
+    if len(loop.body) > 1 or not isinstance(only, ln.Assign | ln.Accumulate) or not isinstance(only.target, ln.Cell):
+        return False
+    of_result = assembled is not None and ln.key(only.target.buffer) == assembled.output
+    return of_result and assembled is not None and assembled.kind == "counted"
 
 
 def needs_ivdep(loop: ln.For) -> bool:
@@ -420,8 +419,8 @@ def _stores(scope: TextScope, line: Line) -> Text:
 def with_aligned_stores(nest: ln.LoopNest) -> ln.LoopNest:
     """Mark innermost loops of stencils as `aligned`: rows computed from neighbours in other buffers.
 
-    Vectors of neighbours are not aligned, and some of them are in two cache lines. If the stored vectors are aligned,
-    so are those of the neighbours in other rows.
+    A vector that is not aligned may be in two cache lines. If the stored vectors are aligned, so are vectors in the
+    same columns of other rows, where rows consist of whole lines.
     """
     if not nest.row_storage:  # without local recurrences, stencils may be in tiles, whose rows are short
         return nest
@@ -701,8 +700,8 @@ NARROW: Final = ("-mprefer-vector-width=128",)
 """Gather instructions, and wide vectors assembled element by element, are slower than short vectors. Sums of rows of 11
 to 18 entries took 1.1 to 1.3 times as long with the vector width that gcc chooses for this processor."""
 HALF_LINES: Final = ("-mprefer-vector-width=256",)
-"""A vector of a whole cache line that is not aligned is in two lines. Of shorter vectors, every other one is in one.
-Steps of stencils took 1.05 times as long with vectors of 64 bytes."""
+"""A vector of a whole cache line that is not aligned is in two lines. Of two adjacent vectors of half a line, one is in
+two lines. Steps of stencils took 1.05 times as long with vectors of 64 bytes."""
 SERIAL: Final = ("-fno-tree-vectorize",)
 """Loops below entries, such as the fibres of a tensor, are short and vary in length. Sums of fibres of 1 to 30 entries
 took 1.05 to 1.2 times as long with vectors of any width."""

@@ -571,9 +571,10 @@ class LoopNest:
         return self.results or (self.output,)
 
     @property
-    def storage_reasons(self) -> tuple[str, ...]:
+    def storage_reasons(self) -> tuple[RowStorage | StorageNote, ...]:
         """Each decision on the storage of a local buffer, with its reason, once."""
-        return tuple(dict.fromkeys(map(str, (*self.row_storage, *self.storage_notes))))
+        every: list[RowStorage | StorageNote] = [*self.row_storage, *self.storage_notes]
+        return tuple(dict.fromkeys(every))
 
 
 def checked_nest(value: object) -> LoopNest:

@@ -30,12 +30,7 @@ from lowering.passes.control_flow import (
 )
 from lowering.passes.recurrences import with_kept_rows, with_kept_rows_on_gpu
 from lowering.passes.registers import with_tiles_in_registers
-from lowering.passes.simplification import (
-    simplified,
-    with_cache_lines,
-    with_nonnegative_numerators,
-    with_strict_keys,
-)
+from lowering.passes.simplification import simplified, with_cache_lines, with_nonnegative_numerators, with_strict_keys
 from lowering.passes.splitting import with_split_loops
 from lowering.passes.storage_folding import with_folded_storage
 from lowering.passes.stores import with_fused_reductions, with_single_stores, without_dead_stores

@@ -138,7 +138,7 @@ class _Folding:
             self.storage[buffer] = ln.RowStorage(buffer.name, rows, body)
             fewer = found.with_first_copies(rows)
             if fewer is not None:
-                copied = "elements that each step copies are stored only until all kept rows have them"
+                copied = "elements that each step copies are stored in the first rows, until all kept rows have them"
                 self.notes.append(
                     ln.StorageNote(buffer.name, f"{copied}; each later row replaces one with the same values")
                 )

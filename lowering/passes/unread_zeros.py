@@ -49,7 +49,7 @@ def _block(nest: ln.LoopNest, notes: list[ln.StorageNote], scope: TextScope, fac
                 out[at + 1 :] = _without_zeros(region, begun.buffer)
                 text = "zeros of padding are not stored; every read is proved to be of an element that a step computes"
             else:
-                text = f"zeros of padding are stored, since `{read.text}` is not proved to read none of them"
+                text = f"zeros of padding are stored, since `{read.text}` may read one"
             notes.append(ln.StorageNote(begun.buffer.name, text))
     return tuple(out)
 

@@ -137,7 +137,7 @@ def test_aligned_stores_need_neighbours_in_other_storage() -> None:
 
 @pytest.mark.parametrize("is_planted", [False, True])
 def test_aligned_stores_begin_anywhere(is_planted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every alignment of the result and every length around one and two lines. A longer distance loses elements."""
+    """Several alignments of the result, and each length around one and two lines. A longer distance loses elements."""
     if is_planted:
         planted = streams.STREAMS["elements_to_line"].replace(" / size);", " / size) + 17;")
         monkeypatch.setitem(helpers._HELPERS, "elements_to_line", planted)

@@ -98,10 +98,10 @@ def storage_reasons(self: HasGoal, name: str) -> str:
     """Return each decision on the storage of a recurrence or ring in the goal, and why. Raises `InvalidArgument`."""
     import lowering
 
-    reasons = [(reason.partition(": ")[0], reason) for reason in lowering.lower(self.goal).storage_reasons]
-    found = [reason for of, reason in reasons if of == name]
+    reasons = lowering.lower(self.goal).storage_reasons
+    found = [str(reason) for reason in reasons if reason.name == name]
     if not found:
-        names = ", ".join(dict.fromkeys(of for of, _ in reasons))
+        names = ", ".join(dict.fromkeys(reason.name for reason in reasons))
         raise InvalidArgument(
             f"the goal has no local recurrence or ring {brief(name)}",
             required=f"one of {names}" if names else "the number of a call; all rows of the result are stored",
