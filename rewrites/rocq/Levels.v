@@ -1,8 +1,8 @@
 (* Decompression undoes compression (D 7.3, 7.5.3), for each level and, by composition, for every format of levels.
 
    A level stores, for each of its parents, coordinates below an extent. A position of a parent has a coordinate if
-   it is valid, and is a parent of the next level. A pattern chooses what a level stores: a coordinate with a nonzero element
-   below it is in the pattern. Positions are computed as in `sparse/levels.py`. *)
+   it is valid, and is a parent of the next level. A pattern chooses what a level stores: a coordinate with a
+   nonzero element below it is in the pattern. Positions are computed as in `sparse/levels.py`. *)
 From Coq Require Import FinFun.
 Require Export Lemmas.
 
