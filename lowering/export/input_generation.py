@@ -264,7 +264,7 @@ class InputGenerator:
             names = ", ".join(self.scope.name(_drawn(each)) for each in array.leading)
             leading = f"(const int64_t *const[]){{{names}}}" if names else "NULL"
             return f"atl_draw_after({drawn}, {count}, {leading}, {len(array.leading)}, {low}, {high}, {most or 0})"
-        inside = [each for each in self.inputs if each.between == array and each.monotonic == "increasing"]
+        inside = [each for each in self.inputs if each.between == array and is_strict(each)]
         if inside and order < 2 and inside[0].high is not None:
             low_inside, high_inside = self._range(inside[0], "0")
             return f"atl_draw_positions({drawn}, {count}, {low}, {high}, {high_inside} - ({low_inside}))"
