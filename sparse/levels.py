@@ -265,8 +265,8 @@ class Compressed(Level):
 
     The coordinates are in `crd`, or in `crd0`, `crd1`, … for several dimensions. The root level has no `pos`. If
     `is_unique` is false, several entries may have the same coordinates, and an element is their sum. If `is_ordered` is
-    true, the entries of each parent are declared to be sorted: by all their coordinates at the root, otherwise by the
-    first one. Co-iteration requires it, and each call checks it.
+    true, the entries of each parent are declared to be sorted: by their first 8 coordinates at the root, otherwise by
+    the first one. Co-iteration requires it, and each call checks it.
 
     >>> import numpy as np
     >>> from sparse.levels import Compressed

@@ -16,7 +16,7 @@ from atl.checks.scope import Scope, outermost, parts_in_scope
 from atl.core import dtypes, terms
 from atl.core.index import ZERO, Array, Index, Read, Size, Var, atoms, index, shift
 from atl.core.predicate import FALSE, Predicate, at_most, conjuncts, equal, expressions, less, negation, within
-from atl.core.program import Program, Result, bounds_of, sizes_in, total
+from atl.core.program import Program, Result, bounds_of, needed_by, sizes_in, total
 from atl.core.substitution import strengthen
 from atl.core.terms import Expr, Input, TensorVar
 from atl.core.traversal import Path, arrays_in, children, divisors, indices_in, never_negative, subterms
@@ -470,8 +470,7 @@ def _check_names(program: Program) -> None:
     for term in subterms(body):
         used.update(_read_in(indices_in(term)))
     for array in inputs:
-        used.update(_read_in((*array.shape, *(fact.bound for fact in bounds_of(array)))))
-        used.update({} if array.between is None else {array.between: None})
+        used.update(dict.fromkeys(needed_by(array)))
     for condition in assumptions:
         used.update(_read_in(expressions(condition)))
     for result in program.results:

@@ -127,7 +127,10 @@ _MONOTONICITIES: Final[dict[str, int]] = {"": 0, "increasing": 1, "nondecreasing
 """Numbers that certificates hash; they must not change."""
 
 MOST_LEADING: Final = 7
-"""Maximum number of arrays before another one in a lexicographic order."""
+"""Maximum number of arrays before another one in a lexicographic order.
+
+The check of a call gets their numbers as the bytes of a signed integer of 64 bits.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -197,12 +200,10 @@ class Array(Node):
             )
 
     def _check_after(self, after: Array) -> None:
-        row = type(after) is Array and after.monotonic and after.between is None
-        if not row or not self.monotonic or self.between is not None or len(self.leading) > MOST_LEADING:
-            required = f"after at most {MOST_LEADING} ordered arrays of one dimension, without positions"
-            raise malformed(f"the order of {self.name}", after, required)
-        if len(self.shape) != 1 or (after.shape, after.dtype) != (self.shape, self.dtype):
-            raise malformed(f"the order of {self.name}", after, f"an array of the shape and type of {self.name}")
+        if type(after) is not Array or not self.monotonic or self.between is not None:
+            raise malformed(f"the order of {self.name}", after, "an order without positions, after another array")
+        if (missing := missing_for_after(self.shape, self.dtype, after)) is not None:
+            raise malformed(f"the order of {self.name}", after, missing)
 
     @property
     def leading(self) -> tuple[Array, ...]:
@@ -224,6 +225,17 @@ class Array(Node):
             *(("...",) if self.trailing else ()),
             *(() if self.after is None else ("after", self.after.order)),
         )
+
+
+def missing_for_after(shape: tuple[Index, ...], dtype: str, after: Array) -> str | None:
+    """Return the requirement that does not hold for an array to be ordered after another one; None if all hold."""
+    if len(shape) != 1 or (after.shape, after.dtype) != (shape, dtype):
+        return "two one-dimensional inputs of one shape and type"
+    if not after.monotonic or after.between is not None:
+        return f"an order of {after.name}, rising or strict, and not between positions"
+    if len(after.leading) >= MOST_LEADING:
+        return f"an order of at most {MOST_LEADING + 1} inputs, each after the one before"
+    return None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

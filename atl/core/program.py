@@ -72,9 +72,32 @@ def facts_of(array: Array) -> tuple[Fact, ...]:
     high = () if array.high is None else (Below(array.high),)
     if not array.monotonic:
         return (*low, *high)
-    strict = array.monotonic == "increasing"
+    strict = is_strict(array)
     order = Monotonic(strict, array.between) if array.after is None else Lexicographic(strict, array.leading)
     return (*low, *high, order)
+
+
+def is_strict(array: Array) -> bool:
+    """Return whether elements that are ordered one after the other are declared to differ."""
+    return array.monotonic == "increasing"
+
+
+def needed_by(array: Array) -> tuple[Array, ...]:
+    """Return the other arrays on which a declaration depends: by its extents, bounds or order."""
+    bounds = (bound for bound in (array.low, array.high) if bound is not None)
+    read = (atom.array for each in (*array.shape, *bounds) for atom in atoms(each) if isinstance(atom, Read))
+    return (*read, *(each for each in (array.between, array.after) if each is not None))
+
+
+def in_order_of_need(inputs: Sequence[Array]) -> list[Array]:
+    """Sort the inputs such that each follows those on which its declaration depends."""
+    left, made = list(inputs), list[Array]()
+    while left:
+        names = {array.name for array in left}
+        ready = [each for each in left if not ({other.name for other in needed_by(each)} & (names - {each.name}))]
+        made += ready or left[:1]
+        left = [array for array in left if array not in made]
+    return made
 
 
 def bounds_of(array: Array) -> tuple[AtLeast | Below, ...]:

@@ -107,8 +107,8 @@ class _Substitution:
         if array not in self.arrays:
             low, high = (None if bound is None else self.index(bound) for bound in (array.low, array.high))
             shape = tuple(map(self.index, array.shape))
-            between = None if array.between is None else self.array(array.between)
-            self.arrays[array] = replace(array, shape=shape, low=low, high=high, between=between)
+            between, after = (None if each is None else self.array(each) for each in (array.between, array.after))
+            self.arrays[array] = replace(array, shape=shape, low=low, high=high, between=between, after=after)
         return self.arrays[array]
 
     def index(self, expression: ix.Index) -> ix.Index:

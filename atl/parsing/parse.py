@@ -29,7 +29,7 @@ from typing import Final, TypeVar
 from atl.checks.scope import outermost
 from atl.checks.wellformed import make_program
 from atl.core import dtypes, terms
-from atl.core.index import Array, Index, Monotonicity, bound, index, shift
+from atl.core.index import Array, Index, Monotonicity, bound, index, missing_for_after, shift
 from atl.core.marks import DEVICES, AnyLoopMark, LetMark, LoopMark
 from atl.core.operations import UNARY, BinaryOp, UnaryOp
 from atl.core.predicate import Predicate, equal
@@ -220,14 +220,14 @@ class _Reader(IndexReader):
             self._after(token.text, declared, orders, (*pending, name))
         at = next(at for at, each in enumerate(declared) if each.name == name)
         array, first = declared[at], next((each for each in declared if each.name == token.text), None)
-        alike = first is not None and len(array.shape) == 1 and (first.shape, first.dtype) == (array.shape, array.dtype)
-        if first is None or not alike or not first.monotonic or first.between or token.text in (*pending, name):
-            raise self.error(
-                f"{name} cannot be ordered after {token.text}",
-                token,
-                required="two one-dimensional inputs of one shape and type; the other one is rising or strict, and "
-                "neither is ordered between positions or after the other in turn",
-            )
+        if first is None:
+            missing: str | None = "the name of another input"
+        elif token.text in (*pending, name):
+            missing = "two inputs of which only one is ordered after the other"
+        else:
+            missing = missing_for_after(array.shape, array.dtype, first)
+        if first is None or missing is not None:
+            raise self.error(f"{name} cannot be ordered after {token.text}", token, required=missing)
         if array.after is None:
             declared[at] = replace(array, after=first)
 

@@ -15,7 +15,7 @@ from math import prod
 from typing import Final, TypeAlias
 
 from atl.core.index import AnyAtom, Bound, Extremum, Quotient, Read, Size, Var, Xor
-from atl.core.program import order_of
+from atl.core.program import is_strict, order_of
 from atl.prove.rows import (
     Budget,
     Disjunction,
@@ -594,7 +594,7 @@ class _Refutation:
             if order is not None and ordered and (order.between is None or self._in_one_segment(state, a, b)):
                 self._pair_in_order(state, steps[-1], difference, strict=order.strict)
             elif ordered and self._have_equal_leading(state, a, b):
-                self._pair_in_order(state, steps[-1], difference, strict=left.array.monotonic == "increasing")
+                self._pair_in_order(state, steps[-1], difference, strict=is_strict(left.array))
             else:
                 self._pair(state, steps, difference)
 

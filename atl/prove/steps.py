@@ -11,7 +11,7 @@ from typing import Final, TypeAlias, assert_never
 from atl.core import index as ix
 from atl.core import predicate as pred
 from atl.core.index import AnyAtom, Array, Bound, Extremum, Quotient, Read, Size, Var, Xor, atoms
-from atl.core.program import AtLeast, Below, bounds_of, order_of
+from atl.core.program import AtLeast, Below, bounds_of, is_strict, order_of
 from atl.prove.facts import Facts, Model
 from atl.prove.rows import Budget, Row, System, Table, combined, leaves_no_rows, plus, read_predicate
 
@@ -158,7 +158,7 @@ def _continues(array: Array, known: Mapping[int, int], model: Model, low: int | 
     Positions without elements may continue the row of the tuple before them, or of the first one.
     """
     extent = model.value(array.shape[0])
-    step = int(array.monotonic == "increasing")
+    step = int(is_strict(array))
     span = None if low is None or high is None else high - low
     if not known:
         return not step or span is None or span >= extent
@@ -191,7 +191,7 @@ def _segments(between: Array, extent: int, model: Model) -> list[tuple[int, int]
     """
     count = model.value(between.shape[0])
     known = sorted((at[0], value) for name, at, value in model.elements if name == between.name and 0 <= at[0] < count)
-    if len(known) < count and between.monotonic == "increasing":
+    if len(known) < count and is_strict(between):
         return [(0, extent)]
     found: list[tuple[int, int]] = []
     for first, end in sorted((max(a, 0), min(b, extent)) for (_, a), (_, b) in pairwise(known)):

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, overload
 
 from atl.checks.wellformed import make_program
 from atl.core import dtypes
-from atl.core.index import MOST_LEADING, Array, Index, Monotonicity, Size, index
+from atl.core.index import Array, Index, Monotonicity, Size, index, missing_for_after
 from atl.core.predicate import Predicate
 from atl.core.program import Program, bool_array
 from atl.core.terms import Input
@@ -105,13 +105,9 @@ def _monotonicity(
             return "", None, None
         case ("nondecreasing" | "increasing") as monotonic:
             return monotonic, None, None
-        case (("nondecreasing" | "increasing") as monotonic, "after", Tensor(node=Input(after))) if (
-            rank == 1
-            and (after.shape, after.dtype) == (shape, dtype)
-            and after.monotonic
-            and after.between is None
-            and len(after.leading) < MOST_LEADING
-        ):
+        case (("nondecreasing" | "increasing") as monotonic, "after", Tensor(node=Input(after))):
+            if (missing := missing_for_after(shape, dtype, after)) is not None:
+                raise InvalidArgument(f"{name} cannot be ordered after {after.name}", required=missing)
             return monotonic, None, after
         case (("nondecreasing" | "increasing") as monotonic, Tensor(node=Input(between))) if (
             rank == len(between.shape) == 1

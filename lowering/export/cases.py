@@ -8,7 +8,7 @@ from typing import Final
 
 from atl.core.index import Index, Read, atoms, leaf_values, value_at
 from atl.core.predicate import expressions, holds
-from atl.core.program import Program
+from atl.core.program import Program, is_strict
 from atl.errors import InvalidArgument
 from atl.meaning.specialise import LARGEST
 
@@ -94,9 +94,14 @@ def _has_elements(program: Program, sizes: Mapping[str, int]) -> bool:
             continue
         low, high = _value(array.low, sizes), _value(array.high, sizes)
         shape = [_value(extent, sizes) for extent in array.shape]
-        rising = array.monotonic == "increasing" and array.between is None
-        needed = (shape[-1] or 1) if rising else 1
-        if low is not None and high is not None and 0 not in shape and high - low < needed:
+        if low is None or high is None or 0 in shape:
+            continue
+        distinct = high - low
+        for each in array.leading:
+            first, end = (None if bound is None else _value(bound, sizes) for bound in (each.low, each.high))
+            distinct *= LARGEST if first is None or end is None else end - first
+        needed = (shape[-1] or 1) if is_strict(array) and array.between is None else 1
+        if high <= low or distinct < needed:
             return False
     return True
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from atl.core.dtypes import is_integer
-from atl.core.index import Array, Index, Read, atoms
-from atl.core.program import is_bool_array
+from atl.core.index import Array, Index
+from atl.core.program import in_order_of_need, is_bool_array, is_strict, needed_by
 from lowering.c.index import count_text, index_text
 from lowering.c.scalars import C_TYPES, conversion
 from lowering.c.text import Text
@@ -133,6 +132,38 @@ static int atl_draw_between(int64_t *to, int64_t count, const int64_t *at, int64
     return there;
 }
 """,
+    "atl_smaller": """\
+static int64_t atl_smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+""",
+    "atl_draw_after": """\
+/* Fill with integers from low to high - 1 that are sorted where the elements of all leading arrays are equal, where
+   each occurs `most` times at most (0: any number). */
+static int atl_draw_after(int64_t *to, int64_t count, const int64_t *const *leading, int arrays, int64_t low,
+                          int64_t high, int64_t most)
+{
+    int there = 1;
+    for (int64_t first = 0, last; there && first < count; first = last) {
+        for (last = first + 1; last < count; last++) {
+            int same = 1;
+            for (int k = 0; k < arrays; k++) {
+                same &= leading[k][last] == leading[k][first];
+            }
+            if (!same) {
+                break;
+            }
+        }
+        const int64_t repeated = most > 0 ? most : 1;
+        there = atl_draw(to + first, last - first, last - first, 0, (high - low) * repeated, most > 0 ? 2 : 1);
+        for (int64_t i = first; there && i < last; i++) {
+            to[i] = low + to[i] / repeated;
+        }
+    }
+    return there;
+}
+""",
     "atl_larger": """\
 static double atl_larger(double a, double b)
 {
@@ -176,7 +207,7 @@ class InputGenerator:
 
     def lines(self) -> list[str]:
         """Return the lines that declare all inputs, and the variable that indicates whether such integers exist."""
-        made = (line for array in in_order(self.inputs) for line in self._drawn(array))
+        made = (line for array in in_order_of_need(self.inputs) for line in self._drawn(array))
         return [f"int {self.scope.name(INPUTS_EXIST)} = 1;", *made]
 
     def _index(self, expression: Index) -> str:
@@ -228,11 +259,28 @@ class InputGenerator:
         if array.between is not None:
             ends = ", ".join(map(self.scope.name, (_drawn(array.between), _count(array.between))))
             return f"atl_draw_between({drawn}, {count}, {ends}, {low}, {high}, {order})"
-        inside = [each for each in self.inputs if each.between == array and each.monotonic == "increasing"]
+        most = self._most_equal(array, count)
+        if array.after is not None or (most and order < 2):
+            names = ", ".join(self.scope.name(_drawn(each)) for each in array.leading)
+            leading = f"(const int64_t *const[]){{{names}}}" if names else "NULL"
+            return f"atl_draw_after({drawn}, {count}, {leading}, {len(array.leading)}, {low}, {high}, {most or 0})"
+        inside = [each for each in self.inputs if each.between == array and is_strict(each)]
         if inside and order < 2 and inside[0].high is not None:
             low_inside, high_inside = self._range(inside[0], "0")
             return f"atl_draw_positions({drawn}, {count}, {low}, {high}, {high_inside} - ({low_inside}))"
         return f"atl_draw({drawn}, {count}, {self._index(array.shape[-1])}, {low}, {high}, {order})"
+
+    def _most_equal(self, array: Array, count: str) -> str:
+        """Return a number of equal elements of a run for which distinct tuples exist; "" if any number is allowed."""
+        if is_strict(array):
+            return "1"
+        most = ""
+        for each in self.inputs:
+            below = self._most_equal(each, count) if needed_by(each) == (each.after,) == (array,) else ""
+            if below:
+                low, high = self._range(each, count)
+                most = f"atl_smaller({most or count}, ({high} - ({low})) * {below})"
+        return most
 
     def freed(self) -> list[str]:
         """Return the lines that free all inputs."""
@@ -243,23 +291,6 @@ class InputGenerator:
                 if is_integer(array.dtype) and not is_bool_array(array):
                     lines.append(f"free({self.scope.name(_drawn(array))});")
         return lines
-
-
-def in_order(inputs: Sequence[Array]) -> list[Array]:
-    """Sort the inputs such that each follows those whose elements its extents, bounds or order depend on."""
-    left, made = list(inputs), list[Array]()
-    while left:
-        names = {array.name for array in left}
-        ready = [array for array in left if not (_needed(array) & (names - {array.name}))]
-        made += ready or left[:1]
-        left = [array for array in left if array not in made]
-    return made
-
-
-def _needed(array: Array) -> set[str]:
-    bounds = [bound for bound in (array.low, array.high) if bound is not None]
-    read = {atom.array.name for e in (*array.shape, *bounds) for atom in atoms(e) if isinstance(atom, Read)}
-    return read | ({array.between.name} if array.between is not None else set())
 
 
 def elements_text(scope: TextScope, extents: tuple[Index, ...]) -> str:

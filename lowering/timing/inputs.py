@@ -9,9 +9,10 @@ import numpy as np
 
 from atl.core.dtypes import is_integer
 from atl.core.index import Array, Index, Size, value_of
-from atl.core.program import Program, checked_program, is_bool_array
+from atl.core.program import Program, checked_program, in_order_of_need, is_bool_array, is_strict
 from atl.errors import ArgumentError, ATLError, InvalidArgument, OutOfMemory, brief
 from atl.meaning.arguments import AnyArray, index_elements
+from atl.meaning.random_elements import draw_integers
 
 SEED: Final = 1
 BELOW: Final = 100
@@ -44,9 +45,9 @@ def random_inputs(program: Program, sizes: Mapping[str, int], seed: int = SEED) 
         )
     made: dict[str, AnyArray] = {}
     random = np.random.default_rng(seed)
-    for array in program.inputs:
+    for array in in_order_of_need(program.inputs):
         try:
-            made[array.name] = _made(array, random, sizes, made)
+            made[array.name] = _made(array, program, random, sizes, made)
             if array.high is not None and made[array.name].size and _has_positions(array, program):
                 made[array.name].sort()
                 made[array.name][[0, -1]] = 0, _value(array.high, sizes, made) - 1
@@ -57,7 +58,7 @@ def random_inputs(program: Program, sizes: Mapping[str, int], seed: int = SEED) 
             raise OutOfMemory(
                 f"out of memory for random elements of {array.name}", required="smaller sizes", numbers=dict(sizes)
             ) from error
-    return made
+    return {array.name: made[array.name] for array in program.inputs}
 
 
 def _has_positions(array: Array, program: Program) -> bool:
@@ -67,32 +68,31 @@ def _has_positions(array: Array, program: Program) -> bool:
     return len(array.shape) == 1 and array.high is not None and array.high - 1 in lengths
 
 
-def _made(array: Array, random: np.random.Generator, sizes: Mapping[str, int], made: Mapping[str, AnyArray]) -> Any:
+def _made(
+    array: Array, program: Program, random: np.random.Generator, sizes: Mapping[str, int], made: Mapping[str, AnyArray]
+) -> Any:
     shape = tuple(_value(extent, sizes, made) for extent in array.shape)
     if is_bool_array(array):
         return random.integers(0, 2, shape).astype(np.bool_)
     if not is_integer(array.dtype):
         return (random.random(shape) + 0.5).astype(array.dtype)
-    low = 0 if array.low is None else _value(array.low, sizes, made)
-    high = low + BELOW if array.high is None else _value(array.high, sizes, made)
-    strict = array.monotonic == "increasing"
-    count = shape[-1] if strict and shape else 1
-    if array.high is None:
-        high = max(high, low + count)
-    if high - low < count and 0 not in shape:
-        raise ArgumentError(
-            f"no random elements for {array.name}: there are not {count} increasing integers from {low} to {high - 1}",
-            required="custom inputs",
-            suggestions=("pass custom inputs: measure=partial(atl.measure, inputs={…})",),
-        )
-    if not strict:
-        drawn = random.integers(low, high, shape, dtype=array.dtype)
-        return np.sort(drawn, axis=-1) if array.monotonic and shape else drawn
-    # The last dimension increases: each row is a sorted sample without replacement.
-    rows = np.empty(shape, array.dtype)
-    for at in np.ndindex(*shape[:-1]):
-        rows[at] = low + np.sort(random.choice(high - low, count, replace=False))
-    return rows
+
+    def ends(of: Array) -> tuple[int, int]:
+        low = 0 if of.low is None else _value(of.low, sizes, made)
+        if of.high is not None:
+            return low, _value(of.high, sizes, made)
+        return low, low + max(BELOW, _value(of.shape[-1], sizes, made) if is_strict(of) and of.shape else 1)
+
+    drawn = draw_integers(array, program.inputs, shape, ends, made, random)
+    if drawn is not None:
+        return drawn.astype(array.dtype)
+    low, high = ends(array)
+    of = f"{shape[-1]} {array.monotonic} integers" if array.monotonic and shape else "integers"
+    raise ArgumentError(
+        f"no random elements for {array.name}: no {of} from {low} to {high - 1}",
+        required="custom inputs",
+        suggestions=("pass custom inputs: measure=partial(atl.measure, inputs={…})",),
+    )
 
 
 def _value(expression: Index, sizes: Mapping[str, int], made: Mapping[str, AnyArray]) -> int:

@@ -331,13 +331,28 @@ def test_invalid_lexicographic_orders_are_refused(text: str) -> None:
         atl.parse(text)
 
 
+def test_missing_premise_of_a_lexicographic_order_is_named() -> None:
+    z = atl.sizes("z")
+    unordered = atl.tensor("row", z, dtype="int32")
+    with pytest.raises(InvalidArgument, match="an order of row, rising or strict, and not between positions"):
+        atl.tensor("c", z, dtype="int32", monotonic=("increasing", "after", unordered))
+    longer = atl.tensor("row", z + 1, dtype="int32", monotonic="increasing")
+    with pytest.raises(InvalidArgument, match="two one-dimensional inputs of one shape and type"):
+        atl.tensor("c", z, dtype="int32", monotonic=("increasing", "after", longer))
+
+
 def test_at_most_seven_arrays_lead_another_one() -> None:
     z = atl.sizes("z")
     rows = [atl.tensor("a0", z, dtype="int32", monotonic="nondecreasing")]
     for number in range(1, 8):
         rows.append(atl.tensor(f"a{number}", z, dtype="int32", monotonic=("nondecreasing", "after", rows[-1])))
-    with pytest.raises(InvalidArgument, match="invalid monotonic"):
+    required = "(?s)a8 cannot be ordered after a7.*an order of at most 8 inputs"
+    with pytest.raises(InvalidArgument, match=required):
         atl.tensor("a8", z, dtype="int32", monotonic=("nondecreasing", "after", rows[-1]))
+    orders = ", ".join(f"a{number} : int32[z] rising after a{number - 1}" for number in range(1, 9))
+    with pytest.raises(atl.ATLError, match=required) as caught:
+        atl.parse(f"p (a0 : int32[z] rising, {orders}) := sum[i < z] value(a0[i])")
+    assert str(caught.value).splitlines()[3].strip() == "^^"
     kernel = compiled(atl.program("p", rows, atl.gen(z, lambda p: rows[0][p] + rows[7][p])))
     zeros = [np.zeros(2, np.int32)] * 7
     kernel(*zeros, np.array([0, 1], np.int32))

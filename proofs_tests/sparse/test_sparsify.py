@@ -280,6 +280,16 @@ def test_invalid_inputs_and_formats_are_refused() -> None:
     assert "stores 2 dimensions, not 1" in refused(sparse.FormatError, lambda: s.sparsify("v", sparse.CSR))
 
 
+@pytest.mark.parametrize(("name", "has"), [("A", "A has 5 dimensions"), ("B", "the result has 5 dimensions")])
+def test_more_than_four_dimensions_are_refused(name: str, has: str) -> None:
+    extents = atl.sizes("a b c d e")
+    left, right = atl.tensor("A", *extents), atl.tensor("B", extents[0])
+    program = atl.program("scaled", [left, right], atl.gen(*extents, lambda i, *at: left[(i, *at)] * right[i]))
+    message = refused(DoesNotApply, lambda: reschedule(program).sparsify(name, sparse.COO.sorted()))
+    assert has in message
+    assert "at most 4 dimensions" in message
+
+
 def test_input_used_as_index_is_refused() -> None:
     at = atl.tensor("at", n, dtype="int32", range=(0, m))
     program = atl.program("gather", [at, v], atl.gen(n, lambda i: v[at[i]]))

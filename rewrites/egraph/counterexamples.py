@@ -10,13 +10,14 @@ from typing import Any, Final
 import numpy as np
 
 from atl.core import dtypes
-from atl.core.index import Array, Bound, Leaf, Read, Size, Var, atoms, index, value_of
+from atl.core.index import Array, Bound, Index, Leaf, Read, Size, Var, atoms, index, value_of
 from atl.core.predicate import FALSE, Predicate, at_most, expressions, non_negative
-from atl.core.program import Program, is_bool_array
+from atl.core.program import Program, in_order_of_need, is_bool_array, is_strict
 from atl.core.terms import Expr, Gen, Reduce
 from atl.core.traversal import children, conditions_in, indices_in, subterms
 from atl.errors import ATLError
 from atl.meaning.interpret import evaluate
+from atl.meaning.random_elements import draw_integers
 from atl.prove import Facts, Refuted, prove
 from atl.prove.facts import model_of
 
@@ -51,7 +52,7 @@ def find_counterexample(left: Program, right: Program, *, tries: int = TRIES) ->
         try:
             if max(_work(program.body, at) for program in (left, right)) > MAX_WORK:
                 continue
-            given: dict[str, Any] = {array.name: _elements(array, at, random) for array in left.inputs}
+            given = _elements(left, at, random)
             results = [
                 evaluate(program, exact=True, **given, **{size: at[size] for size in program.free_sizes})
                 for program in (left, right)
@@ -125,22 +126,27 @@ def _short(given: Mapping[str, Any]) -> dict[str, int]:
     }
 
 
-def _elements(array: Array, sizes: Mapping[str, int], random: Random) -> Any:
-    def value(leaf: Leaf) -> int:
-        return _size(leaf, sizes)
+def _elements(program: Program, sizes: Mapping[str, int], random: Random) -> dict[str, Any]:
+    """Return elements of all inputs. Raises `MemoryError` if there are none, or too many, or bounds are elements."""
 
-    shape = tuple(value_of(extent, value, _no_element) for extent in array.shape)
-    count = prod(shape)
-    if count > MAX_ELEMENTS:
-        raise MemoryError
-    low = -4 if array.low is None else value_of(array.low, value, _no_element)
-    high = 5 if array.high is None else value_of(array.high, value, _no_element)
-    steps = np.arange(shape[-1]) if shape and array.monotonic == "increasing" else np.zeros(1, int)
-    high -= max(0, len(steps) - 1)
-    if (array.dtype == dtypes.BOOL and not is_bool_array(array)) or high <= low:
-        high = low + 1
-    flat = [random.randrange(low, high) for _ in range(count)]
-    made = np.array(flat).reshape(shape)
-    if shape and array.monotonic:
-        made = np.sort(made, axis=-1) + steps
-    return made.astype(array.dtype if dtypes.is_integer(array.dtype) or is_bool_array(array) else "float64")
+    def value(expression: Index) -> int:
+        return value_of(expression, lambda leaf: _size(leaf, sizes), _no_element)
+
+    def ends(array: Array) -> tuple[int, int]:
+        low = -4 if array.low is None else value(array.low)
+        more = value(array.shape[-1]) if array.shape and is_strict(array) else 0
+        high = 5 + more if array.high is None else value(array.high)
+        return low, low + 1 if array.dtype == dtypes.BOOL and not is_bool_array(array) else max(high, low + 1)
+
+    made: dict[str, Any] = {}
+    generator = np.random.default_rng(random.randrange(2**32))
+    for array in in_order_of_need(program.inputs):
+        shape = tuple(map(value, array.shape))
+        if prod(shape) > MAX_ELEMENTS:
+            raise MemoryError
+        drawn = draw_integers(array, program.inputs, shape, ends, made, generator)
+        if drawn is None:
+            raise MemoryError
+        integral = dtypes.is_integer(array.dtype) or is_bool_array(array)
+        made[array.name] = drawn.astype(array.dtype if integral else "float64")
+    return made

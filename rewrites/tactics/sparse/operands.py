@@ -21,6 +21,7 @@ from rewrites.errors import DoesNotApply, unknown_name
 from rewrites.kernel import Theorem
 from rewrites.rule import Rule
 from rewrites.rule_arguments import Argument, Function, is_term
+from rewrites.rule_statement import MAX_ELEMENT_RANK
 from rewrites.tactics.storage.binding import abstracted
 
 
@@ -116,6 +117,8 @@ def with_input_form(theorem: Theorem, name: str, form: InputForm, rules: Mapping
             required="an input that is passed separately",
         )
     _check_not_read(theorem, array)
+    _check_rank(name, len(array.shape))
+    _check_rank("the result", start.body.type.rank)
     made = form.operand(array, {*start.sizes, *(each.name for each in start.inputs)})
     at = start.inputs.index(array)
     inputs = (*start.inputs[:at], *made.inputs, *start.inputs[at + 1 :])
@@ -135,6 +138,15 @@ def with_input_form(theorem: Theorem, name: str, form: InputForm, rules: Mapping
     # Restore the current names and marks.
     out = kernel.with_names_and_marks(out, _replaced(theorem.rhs.body, array, made.meaning))
     return kernel.with_assembly(out, theorem.rhs.assembly)
+
+
+def _check_rank(what: str, rank: int) -> None:
+    """Raise `DoesNotApply` if no statement of `unfold_let` is about a tensor of this rank."""
+    if rank > MAX_ELEMENT_RANK:
+        raise DoesNotApply(
+            f"{what} has {rank} dimensions",
+            required=f"at most {MAX_ELEMENT_RANK} dimensions, for which the rules are checked",
+        )
 
 
 def _check_not_read(theorem: Theorem, array: Array) -> None:
