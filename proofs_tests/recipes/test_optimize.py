@@ -167,6 +167,20 @@ def test_script_makes_the_same_goal() -> None:
     assert names["s"].goal == s.goal
 
 
+def test_script_of_a_loop_named_like_a_size_makes_the_same_goal() -> None:
+    n, k = atl.sizes("n k")
+    x = atl.tensor("X", n, k)
+    # The loop k is printed as k1; its tiles are called ko and ki.
+    s = reschedule(atl.program("p", [x], atl.gen(n, 2 * k, lambda i, k: x[i, k // 2]))).tile("k1", 2)
+    assert "ki" in str(s.goal)
+    assert "k1i" not in str(s.goal)
+    s.unroll("ki")
+    names: dict[str, Any] = {}
+    exec(s.script(), names)
+    assert names["s"].goal == s.goal
+    assert str(names["s"].goal) == str(s.goal)
+
+
 def test_report_lists_recipes_that_fit_and_others() -> None:
     s = product().optimize(machine=AVX2)
     text = str(s.report)
@@ -204,6 +218,9 @@ def test_failing_recipe_leaves_the_session_unchanged() -> None:
         ({"seconds": 3}, "seconds= without sizes="),
         ({"sizes": {"n": 3, "m": 3, "k": 3}, "seconds": "soon"}, "soon"),
         ({"sizes": {"n": 3, "m": 3, "k": 3}, "seconds": -1}, "-1"),
+        ({"sizes": {"n": 3, "m": 3, "k": 3}, "seconds": float("nan")}, "seconds=nan"),
+        ({"sizes": {"n": 3, "m": 3, "k": 3}, "seconds": float("inf")}, "seconds=inf"),
+        ({"sizes": {"n": 3, "m": 3, "k": 3}, "seconds": 10**400}, "below 1e6"),
         ({"machine": "avx2"}, "machine='avx2'"),
         ({"recipes": [print]}, "recipes="),
         ({"recipes": "all"}, "recipes='all'"),
@@ -545,3 +562,8 @@ def test_products_of_matrices_in_the_terms_of_a_sum_are_tiled(right: str, bound:
     assert ({"bind_sums", "tile_sums"} <= names) is bound, names
     arrays = atl.random_inputs(s.goal, {"n": 13, "m": 37, "d": 5})
     np.testing.assert_allclose(s.compile()(**arrays), atl.compile(s.theorem.lhs)(**arrays), rtol=1e-4, atol=1e-5)
+
+
+def operations(program: atl.Program, **sizes: int) -> int:
+    """Return the number of additions and multiplications of a program at these sizes."""
+    return sum(count for name, count in atl.cost(program, **sizes).items() if name)
