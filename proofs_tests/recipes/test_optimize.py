@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pytest
 
 import atl
+from atl.core import terms
 from atl.errors import InvalidArgument
 from examples.schedules import blur
 from lowering import lower, print_c, print_nest
+from lowering.timing.operations import operations
 from proofs_tests.recipes.machines import AVX2, TINY
 from proofs_tests.search.by_hand import Clock
 from proofs_tests.search.test_autotune import TWICE, ByHand
 from rewrites import Session, reschedule
 from rewrites.errors import DoesNotApply
-from rewrites.recipes import Context, contractions, fusion, movement
+from rewrites.recipes import Context, contractions, fusion, movement, preparation
 from rewrites.recipes.optimize import worth_trying
 
 PRODUCT = "(A : float32[n, k], B : float32[k, m]) : float32[n, m] := ⊞[i < n] ⊞[j < m] Σ[p < k] A[i, p] * B[p, j]"
@@ -564,6 +568,49 @@ def test_products_of_matrices_in_the_terms_of_a_sum_are_tiled(right: str, bound:
     np.testing.assert_allclose(s.compile()(**arrays), atl.compile(s.theorem.lhs)(**arrays), rtol=1e-4, atol=1e-5)
 
 
-def operations(program: atl.Program, **sizes: int) -> int:
-    """Return the number of additions and multiplications of a program at these sizes."""
-    return sum(count for name, count in atl.cost(program, **sizes).items() if name)
+CHAINS: Final[dict[str, Callable[..., Any]]] = {
+    "(A @ B) @ C": lambda a, b, c: (a @ b) @ c,
+    "A @ (B @ C)": lambda a, b, c: a @ (b @ c),
+    "(A @ B) @ (C @ B)": lambda a, b, c: (a @ b) @ (c @ b),
+}
+
+
+@pytest.mark.parametrize("chain", CHAINS.values(), ids=CHAINS)
+def test_product_in_a_product_is_computed_once(chain: Callable[..., Any]) -> None:
+    n = atl.sizes("n")
+    inputs = [atl.tensor(name, n, n) for name in "ABC"]
+    s = reschedule(atl.program("chain", inputs, chain(*inputs)))
+    preparation.bind_sums(s, Context(AVX2), rows=8)
+    # Work grows with n^3, not n^4: fourfold sizes take at most 64 times as many operations.
+    assert operations(s.goal, {"n": 128}, {}) <= 65 * operations(s.goal, {"n": 32}, {})
+    assert operations(s.theorem.lhs, {"n": 128}, {}) > 200 * operations(s.theorem.lhs, {"n": 32}, {})
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "Σ[k < n] (Σ[p < n] A[i, p] * B[k, p]) * C[k, i]",  # each sum is needed once
+        "⊞[j < n] Σ[k < i] (Σ[p < n] A[i, p] * B[k, p]) * C[k, j]",  # the range depends on a loop
+        "⊞[j < n] let y := Σ[p < n] A[i, p] in Σ[k < n] (Σ[p < n] A[i, p] * B[k, p] * y) * C[k, j]",
+    ],
+)
+def test_other_sums_in_the_terms_of_a_sum_are_not_computed_before_all_loops(body: str) -> None:
+    result = "n, n" if "j" in body else "n"
+    s = reschedule(
+        atl.parse(f"f (A : float32[n, n], B : float32[n, n], C : float32[n, n]) : float32[{result}] := ⊞[i < n] {body}")
+    )
+    with suppress(DoesNotApply):
+        preparation.bind_sums(s, Context(AVX2), rows=8)
+    assert not isinstance(s.goal.body, terms.Let)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("chain", CHAINS.values(), ids=CHAINS)
+def test_chain_of_products_is_tiled(chain: Callable[..., Any]) -> None:
+    n, m = atl.sizes("n m")
+    inputs = [atl.tensor("A", n, m), atl.tensor("B", m, n), atl.tensor("C", n, m)]
+    s = reschedule(atl.program("chain", inputs, chain(*inputs))).optimize(machine=AVX2)
+    assert s.report is not None
+    assert {"bind_sums", "tile_sums"} <= {outcome.recipe.name for outcome in s.report.applied}
+    arrays = atl.random_inputs(s.goal, {"n": 13, "m": 37})
+    np.testing.assert_allclose(s.compile()(**arrays), chain(*arrays.values()), rtol=1e-4, atol=1e-4)
