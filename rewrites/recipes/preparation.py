@@ -145,10 +145,7 @@ def bind_sums(s: Any, *, rows: int) -> None:
 
 
 def _repeated_sums(program: Any) -> Iterator[Cursor]:
-    """Yield the sums a(i, p) * b(p, k) in the terms of a sum over k, in loops over i and over j.
-
-    Any number of loops and sums may be around them. The ranges of all are the same in all iterations.
-    """
+    """Yield the sums of products in the terms of another sum that are the same for all iterations of a loop around it."""
     for found in contractions(program):
         spine = found.sum.spine()[:-1]
         start = next(at for at, each in enumerate(spine) if each.path == found.loops[0].path)
@@ -157,16 +154,9 @@ def _repeated_sums(program: Any) -> Iterator[Cursor]:
             isinstance(each.term, terms.Gen | terms.Reduce) for each in inside
         ):
             continue
-        term = loop_at(inside[-1])
         repeats = any(not any(read.depends_on(loop) for read in found.reads) for loop in found.loops)
-        is_product = any(_multiplies(found, loop, term) for loop in found.loops)
-        if repeats and is_product and _is_fixed([*found.loops, *map(loop_at, inside), *found.sums]):
+        if repeats and _is_fixed([*map(loop_at, inside), *found.sums]):
             yield found.sum
-
-
-def _multiplies(found: Contraction, row: Loop, column: Loop) -> bool:
-    """Return whether each operand depends on one of two loops, and both do, as in a product of matrices."""
-    return {(read.depends_on(row), read.depends_on(column)) for read in found.reads} == {(True, False), (False, True)}
 
 
 def _is_fixed(loops: Iterable[Loop]) -> bool:
@@ -186,8 +176,11 @@ def _sums_in_terms(program: Any, rows: int) -> Iterator[Contraction]:
             continue
         term = loop_at(around[-1])
         tiled = row.trips == rows and len(found.loops) > 1
-        is_product = _multiplies(found, row, term) and _is_fixed([term, *found.sums])
-        if is_product and term.trips is None and (row.trips is None or tiled):
+        is_product = {(read.depends_on(row), read.depends_on(term)) for read in found.reads} == {
+            (True, False),
+            (False, True),
+        }
+        if is_product and _is_fixed([term, *found.sums]) and term.trips is None and (row.trips is None or tiled):
             yield found
 
 
