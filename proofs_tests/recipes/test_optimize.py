@@ -587,10 +587,10 @@ def test_product_in_a_product_is_computed_once(chain: Callable[..., Any]) -> Non
 @pytest.mark.parametrize(
     "body",
     [
-        "Σ[k < n] (Σ[p < n] A[i, p] * B[k, p]) * C[k, i]",  # each sum is needed once
+        "Σ[k < n] (Σ[p < n] A[i, p] * B[k, i]) * C[k, i]",  # each sum is needed once
         "⊞[j < n] Σ[k < i] (Σ[p < n] A[i, p] * B[k, p]) * C[k, j]",  # a range depends on a loop
         "⊞[j < n] Σ[k < n] (Σ[p < j] A[i, p] * B[k, p]) * C[k, j]",  # so do the sums
-        "⊞[j < n] let y := A[i, i] in Σ[k < n] (Σ[p < n] B[k, p] * y) * C[k, j]",  # a number is bound between
+        "⊞[j < n] let y := A[i, j] in Σ[k < n] (Σ[p < n] A[i, p] * B[k, p] * y) * C[k, j]",  # a number is bound between
     ],
 )
 def test_other_sums_in_the_terms_of_a_sum_are_not_computed_before_all_loops(body: str) -> None:

@@ -145,7 +145,7 @@ def bind_sums(s: Any, *, rows: int) -> None:
 
 
 def _repeated_sums(program: Any) -> Iterator[Cursor]:
-    """Yield the sums of products in the terms of another sum that are the same for all iterations of a loop around it."""
+    """Yield the sums in the terms of another sum that are the same in all iterations of a loop around both."""
     for found in contractions(program):
         spine = found.sum.spine()[:-1]
         start = next(at for at, each in enumerate(spine) if each.path == found.loops[0].path)
