@@ -588,6 +588,7 @@ def test_product_in_a_product_is_computed_once(chain: Callable[..., Any]) -> Non
     "body",
     [
         "Σ[k < n] (Σ[p < n] A[i, p] * B[k, i]) * C[k, i]",  # each sum is needed once
+        "⊞[j < n] C[i, j] * Σ[p < n] A[i, p] * B[p, i]",  # no sum is around it
         "⊞[j < n] Σ[k < i] (Σ[p < n] A[i, p] * B[k, p]) * C[k, j]",  # a range depends on a loop
         "⊞[j < n] Σ[k < n] (Σ[p < j] A[i, p] * B[k, p]) * C[k, j]",  # so do the sums
         "⊞[j < n] let y := A[i, j] in Σ[k < n] (Σ[p < n] A[i, p] * B[k, p] * y) * C[k, j]",  # a number is bound between
