@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pytest
@@ -12,12 +13,13 @@ import atl
 from atl.errors import InvalidArgument
 from examples.schedules import blur
 from lowering import lower, print_c, print_nest
+from lowering.timing.operations import operations
 from proofs_tests.recipes.machines import AVX2, TINY
 from proofs_tests.search.by_hand import Clock
 from proofs_tests.search.test_autotune import TWICE, ByHand
 from rewrites import Session, reschedule
 from rewrites.errors import DoesNotApply
-from rewrites.recipes import Context, contractions, fusion, movement
+from rewrites.recipes import Context, contractions, fusion, movement, preparation
 from rewrites.recipes.optimize import worth_trying
 
 PRODUCT = "(A : float32[n, k], B : float32[k, m]) : float32[n, m] := ⊞[i < n] ⊞[j < m] Σ[p < k] A[i, p] * B[p, j]"
@@ -167,6 +169,20 @@ def test_script_makes_the_same_goal() -> None:
     assert names["s"].goal == s.goal
 
 
+def test_script_of_a_loop_named_like_a_size_makes_the_same_goal() -> None:
+    n, k = atl.sizes("n k")
+    x = atl.tensor("X", n, k)
+    # The loop k is printed as k1; its tiles are called ko and ki.
+    s = reschedule(atl.program("p", [x], atl.gen(n, 2 * k, lambda i, k: x[i, k // 2]))).tile("k1", 2)
+    assert "ki" in str(s.goal)
+    assert "k1i" not in str(s.goal)
+    s.unroll("ki")
+    names: dict[str, Any] = {}
+    exec(s.script(), names)
+    assert names["s"].goal == s.goal
+    assert str(names["s"].goal) == str(s.goal)
+
+
 def test_report_lists_recipes_that_fit_and_others() -> None:
     s = product().optimize(machine=AVX2)
     text = str(s.report)
@@ -204,6 +220,9 @@ def test_failing_recipe_leaves_the_session_unchanged() -> None:
         ({"seconds": 3}, "seconds= without sizes="),
         ({"sizes": {"n": 3, "m": 3, "k": 3}, "seconds": "soon"}, "soon"),
         ({"sizes": {"n": 3, "m": 3, "k": 3}, "seconds": -1}, "-1"),
+        ({"sizes": {"n": 3, "m": 3, "k": 3}, "seconds": float("nan")}, "seconds=nan"),
+        ({"sizes": {"n": 3, "m": 3, "k": 3}, "seconds": float("inf")}, "seconds=inf"),
+        ({"sizes": {"n": 3, "m": 3, "k": 3}, "seconds": 10**400}, "below 1e6"),
         ({"machine": "avx2"}, "machine='avx2'"),
         ({"recipes": [print]}, "recipes="),
         ({"recipes": "all"}, "recipes='all'"),
@@ -545,3 +564,52 @@ def test_products_of_matrices_in_the_terms_of_a_sum_are_tiled(right: str, bound:
     assert ({"bind_sums", "tile_sums"} <= names) is bound, names
     arrays = atl.random_inputs(s.goal, {"n": 13, "m": 37, "d": 5})
     np.testing.assert_allclose(s.compile()(**arrays), atl.compile(s.theorem.lhs)(**arrays), rtol=1e-4, atol=1e-5)
+
+
+CHAINS: Final[dict[str, Callable[..., Any]]] = {
+    "(A @ B) @ C": lambda a, b, c: (a @ b) @ c,
+    "A @ (B @ C)": lambda a, b, c: a @ (b @ c),
+    "(A @ B) @ (C @ B)": lambda a, b, c: (a @ b) @ (c @ b),
+}
+
+
+@pytest.mark.parametrize("chain", CHAINS.values(), ids=CHAINS)
+def test_product_in_a_product_is_computed_once(chain: Callable[..., Any]) -> None:
+    n = atl.sizes("n")
+    inputs = [atl.tensor(name, n, n) for name in "ABC"]
+    s = reschedule(atl.program("chain", inputs, chain(*inputs)))
+    preparation.bind_sums(s, Context(AVX2), rows=8)
+    # Work grows with n^3, not n^4: fourfold sizes take at most 64 times as many operations.
+    assert operations(s.goal, {"n": 128}, {}) <= 65 * operations(s.goal, {"n": 32}, {})
+    assert operations(s.theorem.lhs, {"n": 128}, {}) > 200 * operations(s.theorem.lhs, {"n": 32}, {})
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "Σ[k < n] (Σ[p < n] A[i, p] * B[k, i]) * C[k, i]",  # each sum is needed once
+        "⊞[j < n] C[i, j] * Σ[p < n] A[i, p] * B[p, i]",  # no sum is around it
+        "⊞[j < n] Σ[k < i] (Σ[p < n] A[i, p] * B[k, p]) * C[k, j]",  # a range depends on a loop
+        "⊞[j < n] Σ[k < n] (Σ[p < j] A[i, p] * B[k, p]) * C[k, j]",  # so do the sums
+        "⊞[j < n] let y := A[i, j] in Σ[k < n] (Σ[p < n] A[i, p] * B[k, p] * y) * C[k, j]",  # a number is bound between
+    ],
+)
+def test_other_sums_in_the_terms_of_a_sum_are_not_computed_before_all_loops(body: str) -> None:
+    result = "n, n" if "j" in body else "n"
+    s = reschedule(
+        atl.parse(f"f (A : float32[n, n], B : float32[n, n], C : float32[n, n]) : float32[{result}] := ⊞[i < n] {body}")
+    )
+    with pytest.raises(DoesNotApply, match="no term of a sum has a product of matrices"):
+        preparation.bind_sums(s, Context(AVX2), rows=8)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("chain", CHAINS.values(), ids=CHAINS)
+def test_chain_of_products_is_tiled(chain: Callable[..., Any]) -> None:
+    n, m = atl.sizes("n m")
+    inputs = [atl.tensor("A", n, m), atl.tensor("B", m, n), atl.tensor("C", n, m)]
+    s = reschedule(atl.program("chain", inputs, chain(*inputs))).optimize(machine=AVX2)
+    assert s.report is not None
+    assert {"bind_sums", "tile_sums"} <= {outcome.recipe.name for outcome in s.report.applied}
+    arrays = atl.random_inputs(s.goal, {"n": 13, "m": 37})
+    np.testing.assert_allclose(s.compile()(**arrays), chain(*arrays.values()), rtol=1e-4, atol=1e-4)

@@ -166,6 +166,7 @@ def test_picture_has_a_bar_for_each_time(tmp_path: Path) -> None:
         ({"choices": dict.fromkeys("abcdef", range(10))}, "1000000 candidates"),
         ({"budget": -1}, "budget=-1"),
         ({"budget": float("nan")}, "budget=nan"),
+        ({"budget": float("inf")}, "budget=inf"),
         ({"schedule": 8}, "schedule=8"),
         ({"watch": 8}, "watch=8"),
         ({"start": 8}, "start=8"),

@@ -151,8 +151,8 @@ def optimize(
             required="sizes at which candidates are measured",
             suggestions=(f"s.optimize(sizes={{{', '.join(f'{name!r}: 1000' for name in s.goal.sizes)}}}, seconds=30)",),
         )
-    if seconds is not None and (not isinstance(seconds, int | float) or seconds is True or not seconds > 0):
-        raise InvalidArgument(f"seconds={brief(seconds)}", required="a positive number of seconds, such as seconds=30")
+    if seconds is not None and (not isinstance(seconds, int | float) or seconds is True or not 0 < seconds < 1e6):
+        raise InvalidArgument(f"seconds={brief(seconds)}", required="a positive number of seconds, below 1e6")
     known = _checked_sizes(s, {} if sizes is None else sizes)
     begun, best = monotonic(), None
     model = machine() if machine_model is None else machine_model

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from atl.core import index as ix
@@ -10,7 +10,7 @@ from atl.core import terms
 from atl.core.marks import LetMark
 from rewrites.cursors.cursor import Cursor, cursor_at, walk
 from rewrites.errors import DoesNotApply
-from rewrites.recipes.contractions import Contraction, contractions
+from rewrites.recipes.contractions import POINTWISE, Contraction, contractions
 from rewrites.recipes.declaration import recipe, schedule_each
 from rewrites.recipes.structure import (
     Loop,
@@ -127,9 +127,13 @@ def _lets_in_values(program: Any) -> Iterator[Cursor]:
 def bind_sums(s: Any, *, rows: int) -> None:
     """Bind sums in the terms of a sum: ⊞[i] Σ[k] f(Σ e) → ⊞[io] let x := ⊞[ii] ⊞[k] Σ e in ⊞[ii] Σ[k] f(x).
 
-    Then `tile_sums` computes them as a product of matrices, for `rows` rows together.
+    Then `tile_sums` computes them as a product of matrices, for `rows` rows together. Sums that are the same in a whole
+    loop are bound outside of all loops, so that each is computed once: ⊞[i] ⊞[j] Σ[k] (Σ e(i, k)) * c(k, j) →
+    let x := ⊞[i] ⊞[k] Σ e(i, k) in ⊞[i] ⊞[j] Σ[k] x[i, k] * c(k, j).
     """
     before = len(s.steps)
+    while (repeated := next(_repeated_sums(s.goal), None)) is not None:
+        s.stage(target_of(s.goal, repeated.path), name=unused_name(s.goal, "sums"))
     while (found := next(_sums_in_terms(s.goal, rows), None)) is not None:
         inner, path = found.loops[-1], found.sum.path
         if inner.trips is None:
@@ -138,6 +142,26 @@ def bind_sums(s: Any, *, rows: int) -> None:
         s.stage(path, at=found.loops[-2].path, name=unused_name(s.goal, "sums"))
     if len(s.steps) == before:
         raise DoesNotApply("no term of a sum has a product of matrices", required="⊞[i] Σ[k] f(Σ[p] a[i, p] * b[k, p])")
+
+
+def _repeated_sums(program: Any) -> Iterator[Cursor]:
+    """Yield the sums in the terms of another sum that are the same in all iterations of a loop around both."""
+    for found in contractions(program):
+        spine = found.sum.spine()[:-1]
+        start = next(at for at, each in enumerate(spine) if each.path == found.loops[0].path)
+        inside = [each for each in spine[start:] if not isinstance(each.term, POINTWISE)]
+        if not isinstance(inside[-1].term, terms.Reduce) or not all(
+            isinstance(each.term, terms.Gen | terms.Reduce) for each in inside
+        ):
+            continue
+        repeats = any(not any(read.depends_on(loop) for read in found.reads) for loop in found.loops)
+        if repeats and _is_fixed([*map(loop_at, inside), *found.sums]):
+            yield found.sum
+
+
+def _is_fixed(loops: Iterable[Loop]) -> bool:
+    """Return whether the extents of loops are the same in all iterations of the loops around."""
+    return not any(isinstance(atom, ix.Var | ix.Read) for each in loops for atom in ix.atoms(each.extent))
 
 
 def _sums_in_terms(program: Any, rows: int) -> Iterator[Contraction]:
@@ -151,14 +175,12 @@ def _sums_in_terms(program: Any, rows: int) -> Iterator[Contraction]:
         if len(around) < 2 or around[-2].path != row.path or not isinstance(around[-1].term, terms.Reduce):
             continue
         term = loop_at(around[-1])
+        tiled = row.trips == rows and len(found.loops) > 1
         is_product = {(read.depends_on(row), read.depends_on(term)) for read in found.reads} == {
             (True, False),
             (False, True),
         }
-        extents = [term.extent, *(each.extent for each in found.sums)]
-        fixed = not any(isinstance(atom, ix.Var | ix.Read) for extent in extents for atom in ix.atoms(extent))
-        tiled = row.trips == rows and len(found.loops) > 1
-        if is_product and fixed and term.trips is None and (row.trips is None or tiled):
+        if is_product and _is_fixed([term, *found.sums]) and term.trips is None and (row.trips is None or tiled):
             yield found
 
 

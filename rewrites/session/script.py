@@ -74,6 +74,9 @@ def session_script(start: Theorem, calls: Sequence[Call], rules: Mapping[str, Ru
         theorem, calls = calls[last].theorem, calls[last + 1 :]
         work = Derivation(reflexivity(parse(show_program(start.lhs))), rules)
         lines += [*_steps_as_calls(work, theorem.steps, theorem.rhs, own), *_assembled(theorem.rhs)]
+    else:
+        # A loop k may be printed as k1; tactics name its parts after k.
+        lines += names_and_marks(parse(show_program(start.lhs)).body, start.lhs.body, ())
     for call in calls:
         if _is_method_call(call.text) and not any(step.rule in own for step in call.steps):
             lines.append("s." + FORMAT.sub(r"\1atl.", call.text))

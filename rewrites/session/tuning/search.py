@@ -165,8 +165,8 @@ def autotune_among(
             required="schedule: a function of parameters; measure: a function such as atl.measure",
         )
     check_parameters(schedule, (), choices)
-    if not isinstance(budget, int | float) or isinstance(budget, bool) or not budget >= 0:
-        raise InvalidArgument(f"budget={brief(budget)}", required="a number of seconds")
+    if not isinstance(budget, int | float) or isinstance(budget, bool) or not 0 <= budget < 1e6:
+        raise InvalidArgument(f"budget={brief(budget)}", required="a number of seconds, at least 0 and below 1e6")
     if watch is not None and not callable(watch):
         raise InvalidArgument(f"watch={brief(watch)}", required="a function of a candidate, such as print")
     if start is not None and not isinstance(start, Theorem):
