@@ -113,22 +113,30 @@ def _kinds(metavariables: Mapping[str, Kind]) -> list[Kind]:
 
 def choices_of_ranks(metavariables: Mapping[str, Kind], most: int = MAX_ELEMENT_RANK) -> Iterator[Ranks]:
     """Yield every choice of ranks for the groups of a rule, with every choice of its permutations."""
-    groups, permuted = groups_of(metavariables), permuted_groups(metavariables).values()
-    for ranks in product(range(most + 1), repeat=len(groups)):
-        of_group = dict(zip(groups, ranks, strict=True))
-        counts = [factorial(of_group.get(group, 0)) for group in permuted]
-        if prod(counts) <= MOST_PERMUTATIONS:
+    for ranks in product(range(most + 1), repeat=len(groups_of(metavariables))):
+        if is_checked(metavariables, ranks):
+            counts = _numbers_of_permutations(metavariables, ranks)
             yield from ((*ranks, *numbers) for numbers in product(*map(range, counts)))
+
+
+def is_checked(metavariables: Mapping[str, Kind], ranks: Ranks) -> bool:
+    """Return whether rules are checked at these ranks of the groups, for each choice of their permutations."""
+    counts = _numbers_of_permutations(metavariables, ranks)
+    return max(ranks, default=0) <= MAX_ELEMENT_RANK and prod(counts) <= MOST_PERMUTATIONS
+
+
+def _numbers_of_permutations(metavariables: Mapping[str, Kind], ranks: Ranks) -> list[int]:
+    of_group = dict(zip(groups_of(metavariables), ranks, strict=True))
+    return [factorial(of_group.get(group, 0)) for group in permuted_groups(metavariables).values()]
 
 
 def is_choice_of_ranks(metavariables: Mapping[str, Kind], ranks: Ranks) -> bool:
     """Return whether these can be the ranks of the elements of a rule, with the numbers of its permutations."""
-    groups, permuted = groups_of(metavariables), permuted_groups(metavariables).values()
-    if len(ranks) != len(groups) + len(permuted) or not all(0 <= rank <= LARGEST_RANK for rank in ranks[: len(groups)]):
+    groups, permuted = len(groups_of(metavariables)), permuted_groups(metavariables)
+    if len(ranks) != groups + len(permuted) or not all(0 <= rank <= LARGEST_RANK for rank in ranks[:groups]):
         return False
-    of_group = dict(zip(groups, ranks, strict=False))
-    numbers = zip(permuted, ranks[len(groups) :], strict=True)
-    return all(0 <= number < factorial(of_group.get(group, 0)) for group, number in numbers)
+    counts = _numbers_of_permutations(metavariables, ranks[:groups])
+    return all(0 <= number < count for number, count in zip(ranks[groups:], counts, strict=True))
 
 
 def permuted_groups(metavariables: Mapping[str, Kind]) -> dict[str, str]:
