@@ -64,7 +64,17 @@ class Equation:
 
 
 def equation(lhs: object, rhs: object, premises: tuple[pred.Predicate | terms.Expr, ...] = ()) -> Equation:
-    """Return the equation lhs = rhs under the premises, which `given` and `given_all` make."""
+    """Return the equation lhs = rhs under the premises, which `given` and `given_all` make.
+
+    Raises `InvalidArgument` for premises that they did not make.
+    """
+    for each in premises if isinstance(premises, tuple | list) else (premises,):
+        if not (pred.is_predicate(each) or (is_term(each) and each.type.dtype == BOOL)):
+            raise InvalidArgument(
+                f"{brief(each)} is not a premise",
+                required="given(lo <= hi), of conditions on indices and sizes, or given_all(low <= high), of elements",
+                suggestions=(f"equation(left, right, {'given_all' if isinstance(each, Tensor) else 'given'}(…))",),
+            )
     tests = tuple(each for each in premises if is_term(each))
     conditions = tuple(each for each in premises if pred.is_predicate(each))
     return Equation(as_tensor(lhs).node, as_tensor(rhs).node, conditions, tests)

@@ -117,6 +117,28 @@ def test_premise_about_other_elements_is_refused_with_a_reason() -> None:
 
 
 @pytest.mark.parametrize(
+    ("premises", "named", "advice"),
+    [
+        (lambda a, k: (k <= n,), "k <= n", "given(…)"),
+        (lambda a, k: (*given(0 <= k), "nonsense"), "'nonsense'", "given(…)"),
+        (lambda a, k: [3], "3", "given(…)"),
+        (lambda a, k: k <= n, "k <= n", "given(…)"),
+        (lambda a, k: (a <= a,), "a <= a", "given_all(…)"),
+        (lambda a, k: (a.node,), "", "given(…)"),
+    ],
+    ids=["condition", "text", "number", "no tuple", "comparison", "number of elements"],
+)
+def test_premise_that_was_not_made_by_given_is_refused(
+    premises: Callable[[Any, Any], Any], named: str, advice: str
+) -> None:
+    a, k = atl.tensor("a"), atl.sizes("k")
+    with pytest.raises(atl.errors.InvalidArgument) as caught:
+        equation(a + a, 2 * a, premises(a, k))
+    assert f"{named} is not a premise" in str(caught.value)
+    assert f"equation(left, right, {advice})" in str(caught.value)
+
+
+@pytest.mark.parametrize(
     ("sides", "proves"),
     [
         (lambda a, c, d: ((a < c) & (a < d), a < c), True),
