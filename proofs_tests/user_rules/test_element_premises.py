@@ -14,11 +14,15 @@ import pytest
 import atl
 from atl.checks.scope import outermost
 from examples.xla_rules import clamp, full
+from rewrites.certificates.certificate import describe
 from rewrites.elaboration import stated
-from rewrites.errors import CertificateError, FalseRule, NotATheorem
+from rewrites.errors import CertificateError, DoesNotApply, FalseRule, PremiseFailed
+from rewrites.kernel import reflexivity, rewrite
 from rewrites.rule import USER_FAMILY, Rule, metavariables_of
 from rewrites.rule_checking.element_premises import is_true_everywhere, rule_without_tests
 from rewrites.rule_checking.symbolic import proved
+from rewrites.session.display import explained
+from rewrites.session.rule_text import premises_text
 from rewrites.user_rules import (
     Elem,
     Equation,
@@ -89,6 +93,11 @@ def test_premise_is_proved_where_the_rule_is_applied(tmp_path: Path) -> None:
 
     theorem = applied(lambda i: atl.maximum(y[i], atl.maximum(x[i], y[i])))
     assert "max(x[i], y[i])" in str(theorem.rhs)
+    proved_premise = "for all elements that arrays can have, y[i] <= max(x[i], y[i])"
+    assert f"premise {proved_premise}: by the order of elements" in explained(theorem.steps[-1], theorem.lhs)
+    assert "no premises" not in describe(theorem)
+    assert f"by the order of elements, at step 1, larger: {proved_premise}" in describe(theorem)
+    assert premises_text(made) == ["a <= b"]
     theorem.save(tmp_path / "p.atl.json")
     assert str(atl.load(tmp_path / "p.atl.json")) == str(theorem)
     text = (tmp_path / "p.atl.json").read_text()
@@ -96,10 +105,18 @@ def test_premise_is_proved_where_the_rule_is_applied(tmp_path: Path) -> None:
     (tmp_path / "p.atl.json").write_text(text.replace('"tests"', '"texts"'))
     with pytest.raises(CertificateError):
         atl.load(tmp_path / "p.atl.json")
-    with pytest.raises(NotATheorem, match=r"about every element is not proved here(.|\n)*x\[i\] <= y\[i\]"):
+    with pytest.raises(DoesNotApply, match=r"cannot be proved: for all elements .*, x\[i\] <= y\[i\]"):
         applied(lambda i: atl.maximum(x[i], y[i]))
-    with pytest.raises(NotATheorem, match="about every element is not proved here"):
+    with pytest.raises(DoesNotApply, match="a premise cannot be proved: for all elements"):
         applied(lambda i: atl.let(x[i] + 1, lambda v: atl.maximum(v, y[i])))
+
+
+@pytest.mark.long
+def test_kernel_has_one_error_for_premises_of_both_kinds() -> None:
+    x, y = atl.tensor("x"), atl.tensor("y")
+    start = reflexivity(atl.program("p", [x, y], atl.maximum(x, y)))
+    with pytest.raises(PremiseFailed, match="required: for all elements that arrays can have, x <= y"):
+        rewrite(start, rule(larger), (), {"a": x.node, "b": y.node})
 
 
 def test_premise_about_other_elements_is_refused_with_a_reason() -> None:
@@ -120,10 +137,10 @@ def test_premise_about_other_elements_is_refused_with_a_reason() -> None:
     ("premises", "named", "advice"),
     [
         (lambda a, k: (k <= n,), "k <= n", "given(…)"),
-        (lambda a, k: (*given(0 <= k), "nonsense"), "'nonsense'", "given(…)"),
+        (lambda a, k: (*given(k >= 0), "nonsense"), "'nonsense'", "given(…)"),
         (lambda a, k: [3], "3", "given(…)"),
         (lambda a, k: k <= n, "k <= n", "given(…)"),
-        (lambda a, k: (a <= a,), "a <= a", "given_all(…)"),
+        (lambda a, k: (a <= 0,), "a <= 0", "given_all(…)"),
         (lambda a, k: (a.node,), "", "given(…)"),
     ],
     ids=["condition", "text", "number", "no tuple", "comparison", "number of elements"],

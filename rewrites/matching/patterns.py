@@ -51,6 +51,8 @@ class Pattern:
     """The members of `Indices` that the statement does not use, because its elements have fewer axes."""
     permuted: Mapping[str, Index]
     """The axis number of each member of a `Perm`."""
+    tests: tuple[Expr, ...]
+    """The premises about every element."""
 
 
 @lru_cache(maxsize=4096)
@@ -122,7 +124,9 @@ def _sides(stated: RuleStatement) -> tuple[Pattern, Pattern]:
     typed = _typed(stated)
     permuted = {name: constant(axis) for name, axis in axis_numbers(stated).items()}
     return tuple(  # type: ignore[return-value]
-        Pattern(side, stated.names, stated.extents, stated.premises, typed, unused_indices(stated), permuted)
+        Pattern(
+            side, stated.names, stated.extents, stated.premises, typed, unused_indices(stated), permuted, stated.tests
+        )
         for side in (stated.lhs, stated.rhs)
     )
 
