@@ -1,8 +1,9 @@
 """Statements: a rule's equation with metavariables at certain ranks of elements, and its instances by substitution.
 
 The Python function of a rule is called once for each choice of ranks. Its result becomes a `RuleStatement`: two terms
-and premises that contain only metavariables. An instance is made by substitution; the function is not called again. So
-the equation that was checked, the one that is applied and the one in a certificate are the same.
+and premises that contain only metavariables. An instance is made by substitution; the function is called again only
+for further permutations (`rule_checking.every_rank`). So the equation that was checked, the one that is applied and the
+one in a certificate are the same.
 
 In a statement an index metavariable is a `Var`, and so is each extent of a tensor metavariable. A tensor metavariable
 is a `Metavariable` applied to its index and tensor arguments. A condition is a read of an array of truth values.

@@ -16,7 +16,7 @@ from atl.checks.scope import outermost
 from examples.xla_rules import clamp, full
 from rewrites.certificates.certificate import describe
 from rewrites.elaboration import stated
-from rewrites.errors import CertificateError, DoesNotApply, FalseRule, PremiseFailed
+from rewrites.errors import CertificateError, DoesNotApply, FalseRule, PremiseFailed, UntriedRule
 from rewrites.kernel import reflexivity, rewrite
 from rewrites.rule import USER_FAMILY, Rule, metavariables_of
 from rewrites.rule_checking.element_premises import is_true_everywhere, rule_without_tests
@@ -109,6 +109,50 @@ def test_premise_is_proved_where_the_rule_is_applied(tmp_path: Path) -> None:
         applied(lambda i: atl.maximum(x[i], y[i]))
     with pytest.raises(DoesNotApply, match="a premise cannot be proved: for all elements"):
         applied(lambda i: atl.let(x[i] + 1, lambda v: atl.maximum(v, y[i])))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "test", [lambda a, b: (a < b) & (b < a), lambda a, b: a * a + b * b < 0], ids=["order", "wraps"]
+)
+def test_rule_with_a_premise_that_no_elements_meet_is_untried(test: Callable[[Any, Any], Any]) -> None:
+    def unmet(a: Scalar, b: Scalar) -> Equation:
+        """A number is one more than it is."""
+        return equation(a, a + 1, given_all(test(a, b)))
+
+    with pytest.raises(UntriedRule, match="no elements meet the premise"):
+        rule(unmet)
+
+
+@pytest.mark.long
+def test_rule_with_a_premise_that_few_elements_meet_is_tested() -> None:
+    @rule
+    def roots(a: Scalar, b: Scalar) -> Equation:
+        """Equal numbers have equal roots."""
+        return equation(atl.sqrt(a), atl.sqrt(b) + (a - b), given_all(a == b))
+
+    assert str(proof_status(roots)).startswith("tested")
+
+
+def test_message_says_where_a_test_is_taken() -> None:
+    def reversed_maximum(a: Vector, b: Vector) -> Equation:
+        """The larger of two in order, reversed, with the test not reversed."""
+        size = a.shape[0]
+
+        def turned(v: atl.Tensor) -> atl.Tensor:
+            return atl.gen(size, lambda i: v[size - 1 - i])
+
+        return equation(turned(atl.maximum(a, b)), turned(b), given_all(a <= b))
+
+    with pytest.raises(FalseRule, match="taken at the position of the sides: if the sides permute or reverse axes"):
+        rule(reversed_maximum)
+
+    def square(a: Scalar) -> Equation:
+        """A number is its square."""
+        return equation(a * a, a)
+
+    with pytest.raises(FalseRule, match=r"condition on elements as a premise: equation\(left, right, given_all"):
+        rule(square)
 
 
 @pytest.mark.long
