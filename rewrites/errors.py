@@ -13,10 +13,10 @@ from atl.checks.scope import Scope
 from atl.core.index import Index
 from atl.core.predicate import Predicate
 from atl.core.program import Program
-from atl.core.terms import Expr, Gen
+from atl.core.terms import Expr, Gen, Term
 from atl.errors import ATLError, InvalidArgument, did_you_mean
 from atl.prove import Answer, Refuted
-from atl.text.printing import show_predicate
+from atl.text.printing import show, show_predicate
 from rewrites.rule import Rule
 
 Part: TypeAlias = Expr | Index | Predicate
@@ -33,12 +33,19 @@ class NotEqual(ATLError, ValueError):
     code = "ATL701"
 
 
+def show_premise(premise: Predicate | Expr) -> str:
+    """Return a premise as text; one about every element is a tensor of truth values."""
+    if isinstance(premise, Term):
+        return f"for all elements that arrays can have, {' '.join(show(premise).split())}"
+    return show_predicate(premise)
+
+
 class PremiseFailed(ATLError, ValueError):
     """A premise of a rule's instance is refuted, or cannot be proved, at the place of the rewrite."""
 
     code = "ATL702"
 
-    def __init__(self, rule: Rule, premise: Predicate, scope: Scope, answer: Answer, summary: str) -> None:
+    def __init__(self, rule: Rule, premise: Predicate | Expr, scope: Scope, answer: Answer, summary: str) -> None:
         super().__init__(summary)
         self.rule = rule
         self.premise = premise
@@ -47,7 +54,7 @@ class PremiseFailed(ATLError, ValueError):
 
     def __str__(self) -> str:
         """Return the message, the premise, and numbers that refute it. Computed lazily, because searches fail often."""
-        text = f"{super().__str__()}\n  required: {show_predicate(self.premise)}"
+        text = f"{super().__str__()}\n  required: {show_premise(self.premise)}"
         numbers = self.answer.model.numbers if isinstance(self.answer, Refuted) else {}
         return f"{text}\n  breaks at: {', '.join(f'{k} = {v}' for k, v in numbers.items())}" if numbers else text
 

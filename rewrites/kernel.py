@@ -44,7 +44,7 @@ from atl.core.program import Assembly, Program
 from atl.core.substitution import binds_by_type, has_types_of, types_around
 from atl.core.terms import Expr
 from atl.core.traversal import Path, names_given
-from atl.prove import Proved, prove
+from atl.prove import Proved, Unknown, prove
 from atl.text.printing import show
 from rewrites.admission import admit, admit_other_names, admit_program
 from rewrites.errors import NotATheorem, NotEqual, PremiseFailed, RoundingStep
@@ -65,10 +65,12 @@ _KEY: Final = object()
 class ProvedPremise:
     """A premise of a step, outside of all binders, and the layer of the prover that proved it.
 
+    A premise about every element is a tensor of truth values; its layer is "elements".
+
     Well-formedness conditions of the new program are included if only z3 proves them.
     """
 
-    premise: Predicate
+    premise: Predicate | Expr
     layer: str
     vacuous: bool
 
@@ -390,11 +392,11 @@ def instance_at(
     proved = [_prove(rule, goal, scope, thorough=thorough) for goal in goals]
     for test in instance.tests:
         proved += _check_wellformed(rule, test, scope, thorough=thorough)
+        opened = with_variables(test, scope)
         if not is_true_everywhere(test, scope):
-            raise NotATheorem(
-                f"a premise of {rule.name} about every element is not proved here",
-                required=f"for all elements that arrays can have, {show(with_variables(test, scope))}",
-            )
+            summary = f"a premise of {rule.name} about every element is not proved here"
+            raise PremiseFailed(rule, opened, scope, Unknown("it is not true for all elements by their order"), summary)
+        proved.append(ProvedPremise(opened, "elements", vacuous=False))
     return after, (*proved, *_check_wellformed(rule, after, scope, thorough=thorough))
 
 

@@ -1,8 +1,9 @@
 """Statements: a rule's equation with metavariables at certain ranks of elements, and its instances by substitution.
 
 The Python function of a rule is called once for each choice of ranks. Its result becomes a `RuleStatement`: two terms
-and premises that contain only metavariables. An instance is made by substitution; the function is not called again. So
-the equation that was checked, the one that is applied and the one in a certificate are the same.
+and premises that contain only metavariables. An instance is made by substitution; the function is called again only
+for further permutations (`rule_checking.every_rank`). So the equation that was checked, the one that is applied and the
+one in a certificate are the same.
 
 In a statement an index metavariable is a `Var`, and so is each extent of a tensor metavariable. A tensor metavariable
 is a `Metavariable` applied to its index and tensor arguments. A condition is a read of an array of truth values.
@@ -64,7 +65,17 @@ class Equation:
 
 
 def equation(lhs: object, rhs: object, premises: tuple[pred.Predicate | terms.Expr, ...] = ()) -> Equation:
-    """Return the equation lhs = rhs under the premises, which `given` and `given_all` make."""
+    """Return the equation lhs = rhs under the premises, which `given` and `given_all` make.
+
+    Raises `InvalidArgument` for premises that they did not make.
+    """
+    for each in premises if isinstance(premises, tuple | list) else (premises,):
+        if not (pred.is_predicate(each) or (is_term(each) and each.type.dtype == BOOL)):
+            raise InvalidArgument(
+                f"{brief(each)} is not a premise",
+                required="given(lo <= hi), of conditions on indices and sizes, or given_all(low <= high), of elements",
+                suggestions=(f"equation(left, right, {'given_all' if isinstance(each, Tensor) else 'given'}(…))",),
+            )
     tests = tuple(each for each in premises if is_term(each))
     conditions = tuple(each for each in premises if pred.is_predicate(each))
     return Equation(as_tensor(lhs).node, as_tensor(rhs).node, conditions, tests)
@@ -113,22 +124,30 @@ def _kinds(metavariables: Mapping[str, Kind]) -> list[Kind]:
 
 def choices_of_ranks(metavariables: Mapping[str, Kind], most: int = MAX_ELEMENT_RANK) -> Iterator[Ranks]:
     """Yield every choice of ranks for the groups of a rule, with every choice of its permutations."""
-    groups, permuted = groups_of(metavariables), permuted_groups(metavariables).values()
-    for ranks in product(range(most + 1), repeat=len(groups)):
-        of_group = dict(zip(groups, ranks, strict=True))
-        counts = [factorial(of_group.get(group, 0)) for group in permuted]
-        if prod(counts) <= MOST_PERMUTATIONS:
+    for ranks in product(range(most + 1), repeat=len(groups_of(metavariables))):
+        if is_checked(metavariables, ranks):
+            counts = _numbers_of_permutations(metavariables, ranks)
             yield from ((*ranks, *numbers) for numbers in product(*map(range, counts)))
+
+
+def is_checked(metavariables: Mapping[str, Kind], ranks: Ranks) -> bool:
+    """Return whether rules are checked at these ranks of the groups, for each choice of their permutations."""
+    counts = _numbers_of_permutations(metavariables, ranks)
+    return max(ranks, default=0) <= MAX_ELEMENT_RANK and prod(counts) <= MOST_PERMUTATIONS
+
+
+def _numbers_of_permutations(metavariables: Mapping[str, Kind], ranks: Ranks) -> list[int]:
+    of_group = dict(zip(groups_of(metavariables), ranks, strict=True))
+    return [factorial(of_group.get(group, 0)) for group in permuted_groups(metavariables).values()]
 
 
 def is_choice_of_ranks(metavariables: Mapping[str, Kind], ranks: Ranks) -> bool:
     """Return whether these can be the ranks of the elements of a rule, with the numbers of its permutations."""
-    groups, permuted = groups_of(metavariables), permuted_groups(metavariables).values()
-    if len(ranks) != len(groups) + len(permuted) or not all(0 <= rank <= LARGEST_RANK for rank in ranks[: len(groups)]):
+    groups, permuted = len(groups_of(metavariables)), permuted_groups(metavariables)
+    if len(ranks) != groups + len(permuted) or not all(0 <= rank <= LARGEST_RANK for rank in ranks[:groups]):
         return False
-    of_group = dict(zip(groups, ranks, strict=False))
-    numbers = zip(permuted, ranks[len(groups) :], strict=True)
-    return all(0 <= number < factorial(of_group.get(group, 0)) for group, number in numbers)
+    counts = _numbers_of_permutations(metavariables, ranks[:groups])
+    return all(0 <= number < count for number, count in zip(ranks[groups:], counts, strict=True))
 
 
 def permuted_groups(metavariables: Mapping[str, Kind]) -> dict[str, str]:

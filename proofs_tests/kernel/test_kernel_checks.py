@@ -18,8 +18,7 @@ from atl.core.predicate import at_most
 from atl.core.program import Assembly, Program, Result
 from atl.core.terms import Access, Binary, Local
 from atl.errors import ATLError, InvalidArgument
-from atl.text.printing import show_predicate
-from rewrites.errors import NotATheorem, NotEqual, PremiseFailed, RoundingStep
+from rewrites.errors import NotATheorem, NotEqual, PremiseFailed, RoundingStep, show_premise
 from rewrites.kernel import (
     Theorem,
     reflexivity,
@@ -283,7 +282,7 @@ def test_step_keeps_its_premises() -> None:
 
 
 def premises(theorem: Theorem) -> list[str]:
-    return [show_predicate(each.premise) for each in theorem.steps[-1].premises]
+    return [show_premise(each.premise) for each in theorem.steps[-1].premises]
 
 
 def test_refused_step_names_its_place() -> None:

@@ -91,7 +91,9 @@ def test_the_reason_names_the_read_the_store_and_numbers() -> None:
     assert storage in print_nest(lower(program)).replace("\n    # ", " ")
     kept, copied = str(reschedule(program).explain("u")).splitlines()
     assert kept == storage
-    assert copied.startswith("u: elements that each step copies are stored in the first rows, until all kept rows have them; ")
+    assert copied.startswith(
+        "u: elements that each step copies are stored in the first rows, until all kept rows have "
+    )
     with pytest.raises(atl.ATLError, match="no local recurrence or ring 'v'") as refused:
         reschedule(program).explain("v")
     assert refused.value.required == "one of u"

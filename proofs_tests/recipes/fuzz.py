@@ -125,7 +125,8 @@ def _optimized(number: int, report: Report) -> Iterator[Optimized]:
         return _add(report, number, Fault("language", traceback.format_exc(limit=-4)), made)
     assert s.report is not None
     for outcome in s.report.outcomes:
-        if outcome.error is not None and outcome.error.__cause__ is not None:  # an exception that is not an ATLError
+        cause = None if outcome.error is None else outcome.error.__cause__
+        if cause is not None and not isinstance(cause, ATLError):
             return _add(report, number, Fault("language", str(outcome.error)), made)
     report.recipes.update(outcome.recipe.name for outcome in s.report.applied)
     report.changed += bool(s.steps)

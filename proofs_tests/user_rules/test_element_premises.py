@@ -14,11 +14,15 @@ import pytest
 import atl
 from atl.checks.scope import outermost
 from examples.xla_rules import clamp, full
+from rewrites.certificates.certificate import describe
 from rewrites.elaboration import stated
-from rewrites.errors import CertificateError, FalseRule, NotATheorem
+from rewrites.errors import CertificateError, DoesNotApply, FalseRule, PremiseFailed, UntriedRule
+from rewrites.kernel import reflexivity, rewrite
 from rewrites.rule import USER_FAMILY, Rule, metavariables_of
 from rewrites.rule_checking.element_premises import is_true_everywhere, rule_without_tests
 from rewrites.rule_checking.symbolic import proved
+from rewrites.session.display import explained
+from rewrites.session.rule_text import premises_text
 from rewrites.user_rules import (
     Elem,
     Equation,
@@ -89,6 +93,11 @@ def test_premise_is_proved_where_the_rule_is_applied(tmp_path: Path) -> None:
 
     theorem = applied(lambda i: atl.maximum(y[i], atl.maximum(x[i], y[i])))
     assert "max(x[i], y[i])" in str(theorem.rhs)
+    proved_premise = "for all elements that arrays can have, y[i] <= max(x[i], y[i])"
+    assert f"premise {proved_premise}: by the order of elements" in explained(theorem.steps[-1], theorem.lhs)
+    assert "no premises" not in describe(theorem)
+    assert f"by the order of elements, at step 1, larger: {proved_premise}" in describe(theorem)
+    assert premises_text(made) == ["a <= b"]
     theorem.save(tmp_path / "p.atl.json")
     assert str(atl.load(tmp_path / "p.atl.json")) == str(theorem)
     text = (tmp_path / "p.atl.json").read_text()
@@ -96,10 +105,62 @@ def test_premise_is_proved_where_the_rule_is_applied(tmp_path: Path) -> None:
     (tmp_path / "p.atl.json").write_text(text.replace('"tests"', '"texts"'))
     with pytest.raises(CertificateError):
         atl.load(tmp_path / "p.atl.json")
-    with pytest.raises(NotATheorem, match=r"about every element is not proved here(.|\n)*x\[i\] <= y\[i\]"):
+    with pytest.raises(DoesNotApply, match=r"cannot be proved: for all elements .*, x\[i\] <= y\[i\]"):
         applied(lambda i: atl.maximum(x[i], y[i]))
-    with pytest.raises(NotATheorem, match="about every element is not proved here"):
+    with pytest.raises(DoesNotApply, match="a premise cannot be proved: for all elements"):
         applied(lambda i: atl.let(x[i] + 1, lambda v: atl.maximum(v, y[i])))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "test", [lambda a, b: (a < b) & (b < a), lambda a, b: a * a + b * b < 0], ids=["order", "wraps"]
+)
+def test_rule_with_a_premise_that_no_elements_meet_is_untried(test: Callable[[Any, Any], Any]) -> None:
+    def unmet(a: Scalar, b: Scalar) -> Equation:
+        """A number is one more than it is."""
+        return equation(a, a + 1, given_all(test(a, b)))
+
+    with pytest.raises(UntriedRule, match="no elements meet the premise"):
+        rule(unmet)
+
+
+@pytest.mark.long
+def test_rule_with_a_premise_that_few_elements_meet_is_tested() -> None:
+    @rule
+    def roots(a: Scalar, b: Scalar) -> Equation:
+        """Equal numbers have equal roots."""
+        return equation(atl.sqrt(a), atl.sqrt(b) + (a - b), given_all(a == b))
+
+    assert str(proof_status(roots)).startswith("tested")
+
+
+def test_message_says_where_a_test_is_taken() -> None:
+    def reversed_maximum(a: Vector, b: Vector) -> Equation:
+        """The larger of two in order, reversed, with the test not reversed."""
+        size = a.shape[0]
+
+        def turned(v: atl.Tensor) -> atl.Tensor:
+            return atl.gen(size, lambda i: v[size - 1 - i])
+
+        return equation(turned(atl.maximum(a, b)), turned(b), given_all(a <= b))
+
+    with pytest.raises(FalseRule, match="taken at the position of the sides: if the sides permute or reverse axes"):
+        rule(reversed_maximum)
+
+    def square(a: Scalar) -> Equation:
+        """A number is its square."""
+        return equation(a * a, a)
+
+    with pytest.raises(FalseRule, match=r"condition on elements as a premise: equation\(left, right, given_all"):
+        rule(square)
+
+
+@pytest.mark.long
+def test_kernel_has_one_error_for_premises_of_both_kinds() -> None:
+    x, y = atl.tensor("x"), atl.tensor("y")
+    start = reflexivity(atl.program("p", [x, y], atl.maximum(x, y)))
+    with pytest.raises(PremiseFailed, match="required: for all elements that arrays can have, x <= y"):
+        rewrite(start, rule(larger), (), {"a": x.node, "b": y.node})
 
 
 def test_premise_about_other_elements_is_refused_with_a_reason() -> None:
@@ -114,6 +175,28 @@ def test_premise_about_other_elements_is_refused_with_a_reason() -> None:
         given_all(n <= 3)
     with pytest.raises(atl.errors.InvalidArgument, match=r"given_all\(low <= high\)"):
         given(atl.tensor("a") <= 2)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("premises", "named", "advice"),
+    [
+        (lambda a, k: (k <= n,), "k <= n", "given(…)"),
+        (lambda a, k: (*given(k >= 0), "nonsense"), "'nonsense'", "given(…)"),
+        (lambda a, k: [3], "3", "given(…)"),
+        (lambda a, k: k <= n, "k <= n", "given(…)"),
+        (lambda a, k: (a <= 0,), "a <= 0", "given_all(…)"),
+        (lambda a, k: (a.node,), "", "given(…)"),
+    ],
+    ids=["condition", "text", "number", "no tuple", "comparison", "number of elements"],
+)
+def test_premise_that_was_not_made_by_given_is_refused(
+    premises: Callable[[Any, Any], Any], named: str, advice: str
+) -> None:
+    a, k = atl.tensor("a"), atl.sizes("k")
+    with pytest.raises(atl.errors.InvalidArgument) as caught:
+        equation(a + a, 2 * a, premises(a, k))
+    assert f"{named} is not a premise" in str(caught.value)
+    assert f"equation(left, right, {advice})" in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import atl
+from atl.surface.values import Tensor
 from examples.xla_rules import at, over, transposed, window
 from proofs_tests.user_rules import false_at_high_ranks
 from rewrites.elaboration import stated
@@ -19,7 +20,7 @@ from rewrites.rule_checking.registry import register
 from rewrites.rule_checking.symbolic import proved
 from rewrites.rule_statement import MAX_ELEMENT_RANK, choices_of_ranks, groups_of
 from rewrites.rules import RULES
-from rewrites.user_rules import Elem, ElemT, Equation, Indices, Perm, equation, given, proof_status, rule
+from rewrites.user_rules import Elem, ElemT, Equation, Indices, Perm, PermT, equation, given, proof_status, rule
 
 TRUE_UP_TO_4 = false_at_high_ranks.TRUE_UP_TO_4
 EVERY = "proved for all sizes and every rank"
@@ -163,6 +164,100 @@ def test_function_that_raises_at_rank_5_is_named_in_the_status() -> None:
     assert sorted(made.statements) == [(0,), (1,), (2,), (3,), (4,), (6,)]
     reason = "the function returned no equation for rank 5 that repeats one for lower ranks"
     assert ranks_proved(made) == f", for elements of rank 0, 1, 2, 3, 4, 6: {reason}"
+
+
+@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("raises", [False, True])
+def test_rule_with_several_permutations_that_changes_above_the_checked_ranks(count: int, raises: bool) -> None:
+    """Two permutations are checked up to rank 3, and three up to rank 2, so rank 4 (3) is the first that may differ."""
+    checked = 5 - count
+
+    def composed(a: Tensor, *orders: tuple[int, ...]) -> Equation:
+        if raises and a.rank > checked:
+            raise RuntimeError
+        left, order = a, tuple(range(a.rank))
+        for each in orders:
+            left, order = transposed(left, each), tuple(order[axis] for axis in each)
+        return equation(left, transposed(a, order) + int(a.rank > checked))
+
+    def two(a: Elem, p: Perm, q: Perm) -> Equation:
+        """A transposition of a transposition is a transposition, up to some rank."""
+        return composed(a, p, q)
+
+    def three(a: Elem, p: Perm, q: Perm, r: Perm) -> Equation:
+        """Three transpositions are one, up to some rank."""
+        return composed(a, p, q, r)
+
+    made = unchecked(two if count == 2 else three)
+    assert max(made.statements)[0] == checked
+    assert ranks_proved(made).endswith(f"no equation for rank {checked + 1} that repeats one for lower ranks")
+
+
+def test_rule_that_is_not_stated_at_a_checked_rank_is_not_for_every_rank() -> None:
+    def doubled(v: Elem) -> Equation:
+        """A sum of equal terms is their double."""
+        return equation(v + v, v + v if v.rank == 2 else 2 * v)
+
+    assert ranks_proved(unchecked(doubled)).endswith("no equation for rank 2 that repeats one for lower ranks")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("first", [None, (4, 2), (4, 4), (5, 2)])
+def test_permutations_of_two_groups_are_stated_where_both_ranks_are_high(first: tuple[int, int] | None) -> None:
+    """There are 48 pairs of permutations at ranks (4, 2), more than are checked: it must be like (4, 1) or (3, 2)."""
+
+    def outer(a: Elem, b: ElemT, p: Perm, q: PermT) -> Equation:
+        """An outer product of transposed tensors is a transposed one."""
+        if (a.rank, b.rank) == first:
+            return equation(a, a + 1)
+
+        def product(left: Tensor, right: Tensor) -> Tensor:
+            shape = (*left.shape, *right.shape)
+            made: Tensor = over(shape, lambda i: at(left, i[: left.rank]) * at(right, i[left.rank :]))
+            return made
+
+        order = (*p, *(a.rank + axis for axis in q))
+        return equation(product(transposed(a, p), transposed(b, q)), transposed(product(a, b), order))
+
+    made = unchecked(outer)
+    if first is None:
+        assert ranks_proved(made) == " and every rank"
+        assert {(4, 2), (5, 2), (4, 4), (6, 6)} <= {each.element_ranks for each in made.statements.values()}
+        assert made.statements[4, 2, 13, 1] is not None
+    else:
+        assert ranks_proved(made).endswith(
+            f"no equation for rank {first[0]}, {first[1]} that repeats one for lower ranks"
+        )
+
+
+def test_any_error_of_the_function_ends_the_ranks_of_a_rule() -> None:
+    def doubled(v: Elem) -> Equation:
+        """A sum of equal terms is their double."""
+        assert v.rank <= 4
+        return equation(v + v, 2 * v)
+
+    assert max(unchecked(doubled).statements) == (4,)
+
+
+@pytest.mark.long
+def test_error_for_a_later_permutation_does_not_end_the_call() -> None:
+    fails = False
+
+    @rule
+    def swapped_sum(a: Elem, b: Elem, p: Perm) -> Equation:
+        """A sum of transposed tensors is the transposed sum."""
+        if fails:
+            raise RuntimeError
+        return transposed_sum(a, b, p)
+
+    fails = True
+    x, y = atl.tensor("x", *[2] * 5), atl.tensor("y", *[2] * 5)
+    order = (1, 0, 2, 3, 4)
+    program = atl.program("p", [x, y], transposed(x, order) + transposed(y, order))
+    with pytest.raises(DoesNotApply):
+        atl.reschedule(program).rw(swapped_sum)
+    with pytest.raises(DoesNotApply):
+        atl.reschedule(program).rw(swapped_sum, p=order)
 
 
 def test_rule_without_statements_has_no_bounds() -> None:

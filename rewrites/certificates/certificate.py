@@ -38,7 +38,7 @@ from rewrites.certificates.digests import Digests
 from rewrites.certificates.operands import Formats, unknown
 from rewrites.certificates.rule_json import check_digests, names_of, rules_of, rules_written, used_ranks
 from rewrites.certificates.term_json import DEEPEST, Json, Reader, abbreviated, depth_of, same, written
-from rewrites.errors import CertificateError
+from rewrites.errors import CertificateError, show_premise
 from rewrites.induction import ROWS
 from rewrites.kernel import Step, Theorem, reflexivity, rewrite, with_assembly, with_names_and_marks
 from rewrites.rule import Rule
@@ -536,7 +536,7 @@ def _ourselves(theorem: Theorem, rule_status: Mapping[str, str]) -> list[str]:
         "  the kernel, the functions that build and compare terms, and the prover",
         *_rules_text(_with_lemmas(theorem.steps), rule_status),
         _premises_text(_with_lemmas(theorem.steps)),
-        *_decided_by_z3(_with_lemmas(theorem.steps)),
+        *_to_review(_with_lemmas(theorem.steps)),
     ]
 
 
@@ -595,13 +595,16 @@ def _premises_text(steps: Sequence[Step]) -> str:
     return f"  the prover's answer to {len(premises)} premises: {by}{dead}"
 
 
-def _decided_by_z3(steps: Sequence[Step]) -> list[str]:
-    """List each premise that only z3 has proved, so that it can be reviewed."""
+_REVIEWED: Final = {"z3": "z3 alone", "elements": "by the order of elements"}
+
+
+def _to_review(steps: Sequence[Step]) -> list[str]:
+    """List each premise that only z3 has proved, or that is about every element, so that it can be reviewed."""
     return [
-        f"    z3 alone, at step {number}, {step.rule.name}: {show_predicate(premise.premise)}"
+        f"    {_REVIEWED[premise.layer]}, at step {number}, {step.rule.name}: {show_premise(premise.premise)}"
         for number, step in enumerate(steps, 1)
         for premise in step.premises
-        if premise.layer == "z3"
+        if premise.layer in _REVIEWED
     ]
 
 

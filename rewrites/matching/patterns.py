@@ -15,7 +15,7 @@ from atl.core.predicate import Predicate
 from atl.core.terms import Expr, Metavariable
 from atl.core.traversal import children, static
 from rewrites.rule import USER_FAMILY, Rule
-from rewrites.rule_checking.every_rank import WithPermutations, highest_checked
+from rewrites.rule_checking.every_rank import WithPermutations
 from rewrites.rule_statement import (
     Extent,
     Ranks,
@@ -23,6 +23,7 @@ from rewrites.rule_statement import (
     axis_numbers,
     choices_of_ranks,
     groups_of,
+    is_checked,
     permutations_of,
     permuted_groups,
     unused_indices,
@@ -50,6 +51,8 @@ class Pattern:
     """The members of `Indices` that the statement does not use, because its elements have fewer axes."""
     permuted: Mapping[str, Index]
     """The axis number of each member of a `Perm`."""
+    tests: tuple[Expr, ...]
+    """The premises about every element."""
 
 
 @lru_cache(maxsize=4096)
@@ -72,9 +75,9 @@ def later_patterns(rule: Rule, reverse: bool, rank: int, orders: Sequence[Order 
     statements, kinds = rule.statements, rule.metavariables
     if not isinstance(statements, WithPermutations):
         return
-    groups, now, checked = groups_of(kinds), set(statements), highest_checked(kinds)
+    groups, now = groups_of(kinds), set(statements)
     for ranks in dict.fromkeys(each[: len(groups)] for each in now):
-        if max(ranks) <= checked:
+        if is_checked(kinds, ranks):
             continue
         first = _at_ranks(rule, next(each for each in statements if each[: len(groups)] == ranks))
         if first is not None and first[reverse].term.type.rank == rank:
@@ -121,7 +124,9 @@ def _sides(stated: RuleStatement) -> tuple[Pattern, Pattern]:
     typed = _typed(stated)
     permuted = {name: constant(axis) for name, axis in axis_numbers(stated).items()}
     return tuple(  # type: ignore[return-value]
-        Pattern(side, stated.names, stated.extents, stated.premises, typed, unused_indices(stated), permuted)
+        Pattern(
+            side, stated.names, stated.extents, stated.premises, typed, unused_indices(stated), permuted, stated.tests
+        )
         for side in (stated.lhs, stated.rhs)
     )
 

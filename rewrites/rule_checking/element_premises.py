@@ -32,13 +32,22 @@ _MOVES: Final = (
 
 
 def without_tests(stated: RuleStatement) -> RuleStatement:
-    """Return a statement without premises about elements: where one fails, both sides are the right one."""
+    """Return a statement without premises about elements: L = R becomes where(test, L, R) = where(test, R, R)."""
     lhs, rhs = stated.lhs, stated.rhs
     for test in stated.tests:
         spread = test if test.type.rank else broadcast(test, lhs.type.shape)
         # The right side has the test too, by which the prover simplifies it.
         lhs, rhs = terms.Where(spread, lhs, rhs), terms.Where(spread, rhs, rhs)
     return replace(stated, lhs=lhs, rhs=rhs, tests=()) if stated.tests else stated
+
+
+def rule_false_if_met(rule: Rule) -> Rule:
+    """Return the rule where(test, 1, 0) = where(test, 0, 0), which is false if some elements satisfy the tests."""
+    found = {}
+    for ranks, stated in rule.statements.items():
+        one, zero = (broadcast(terms.Constant(value, "float64"), stated.lhs.type.shape) for value in (1, 0))
+        found[ranks] = without_tests(replace(stated, lhs=one, rhs=zero))
+    return replace(rule, statements=found)
 
 
 def rule_without_tests(rule: Rule) -> Rule:
@@ -105,4 +114,11 @@ def _unknown(name: str, of: terms.Type) -> terms.Metavariable:
     return terms.Metavariable(next(unused_ids), name, of)
 
 
-__all__ = ["has_tests", "is_true_everywhere", "rule_without_tests", "with_variables", "without_tests"]
+__all__ = [
+    "has_tests",
+    "is_true_everywhere",
+    "rule_false_if_met",
+    "rule_without_tests",
+    "with_variables",
+    "without_tests",
+]

@@ -19,6 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from itertools import product
+from operator import le
 from typing import Any, Final, NoReturn, TypeAlias, assert_never
 
 from atl.checks.scope import Scope
@@ -29,7 +30,7 @@ from atl.core.predicate import Predicate
 from atl.core.reshape_definitions import origin
 from atl.core.substitution import instantiate, instantiate_tensor
 from atl.core.traversal import children
-from atl.errors import ATLError, InvalidArgument
+from atl.errors import InvalidArgument
 from atl.prove import Facts, Proved, prove, simplify
 from rewrites.metavariables import Kind
 from rewrites.rule import LaterStatements, Rule, ranks_text
@@ -43,6 +44,7 @@ from rewrites.rule_statement import (
     RuleStatement,
     choices_of_ranks,
     groups_of,
+    is_checked,
     is_choice_of_ranks,
     permutations_of,
     permuted_groups,
@@ -124,7 +126,7 @@ def bounds_of(rule: Rule) -> Mapping[str, int] | str:
     rank.
     """
     groups = groups_of(rule.metavariables)
-    judged = [stated for stated in rule.statements.values() if max(stated.element_ranks) <= MAX_ELEMENT_RANK]
+    judged = [stated for stated in rule.statements.values() if is_checked(rule.metavariables, stated.element_ranks)]
     highest = {group: max((each.rank_of_group[group] for each in judged), default=-1) for group in groups}
     wanted = highest_checked(rule.metavariables)
     if any(rank < wanted for rank in highest.values()):
@@ -166,8 +168,7 @@ def without_implied(rule: Rule) -> Rule:
     """
     judged: dict[Ranks, RuleStatement] = {}
     for ranks, stated in rule.statements.items():
-        source = rule.statements.get(_source(rule, stated))
-        if source is not None and source is not stated and is_like(stated, source):
+        if _source(rule, stated) not in (None, stated):
             continue
         if max(stated.element_ranks, default=0) > MAX_ELEMENT_RANK:
             raise InvalidArgument(
@@ -185,11 +186,21 @@ def highest_checked(metavariables: Mapping[str, Kind]) -> int:
     return max((max(ranks[:groups], default=0) for ranks in choices_of_ranks(metavariables)), default=0)
 
 
-def _source(rule: Rule, stated: RuleStatement) -> Ranks:
-    """Return the first ranks of which a statement may repeat the axes, in the order of the statements of the rule."""
-    most = highest_checked(rule.metavariables)
-    lower = tuple(min(rank, most) for rank in stated.element_ranks)
-    return next((ranks for ranks in rule.statements if ranks[: len(lower)] == lower), lower)
+def _lower(metavariables: Mapping[str, Kind], ranks: Ranks) -> Iterator[Ranks]:
+    """Yield the highest checked ranks of the groups that are not above these ranks in any group."""
+    for lower in product(*(range(min(rank, MAX_ELEMENT_RANK) + 1) for rank in ranks)):
+        raised = ((*lower[:at], rank + 1, *lower[at + 1 :]) for at, rank in enumerate(lower) if rank < ranks[at])
+        if is_checked(metavariables, lower) and not any(is_checked(metavariables, each) for each in raised):
+            yield lower
+
+
+def _source(rule: Rule, stated: RuleStatement) -> RuleStatement | None:
+    """Return a statement for checked ranks which is this one, or of which this one repeats the axes."""
+    for lower in _lower(rule.metavariables, stated.element_ranks):
+        source = next((rule.statements[ranks] for ranks in rule.statements if ranks[: len(lower)] == lower), None)
+        if source is stated or (source is not None and is_like(stated, source)):
+            return source
+    return None
 
 
 @lru_cache(maxsize=4096)
@@ -198,10 +209,10 @@ def follows(rule: Rule, ranks: Ranks) -> bool:
     stated = rule.statements[ranks]
     if max(stated.element_ranks, default=0) <= MAX_ELEMENT_RANK:
         return True
-    source = rule.statements.get(_source(rule, stated))
-    if source is not None and is_like(stated, source):
-        return True
-    return proved(rule_without_tests(replace(rule, statements={ranks: stated}))) is None
+    return (
+        _source(rule, stated) is not None
+        or proved(rule_without_tests(replace(rule, statements={ranks: stated}))) is None
+    )
 
 
 def with_sources(rule: Rule, used: Iterable[Ranks]) -> tuple[Ranks, ...]:
@@ -210,7 +221,8 @@ def with_sources(rule: Rule, used: Iterable[Ranks]) -> tuple[Ranks, ...]:
     If one of them is `MAX_ELEMENT_RANK` or above, the lowest ranks of the rule are added. Random choices seldom meet
     premises at high ranks, so the rule is compared at low ones as well.
     """
-    every = [each for ranks in used for each in (ranks, _source(rule, rule.statements[ranks]))]
+    sources = [(ranks, _source(rule, rule.statements[ranks])) for ranks in used]
+    every = [each for ranks, of in sources for each in ((ranks,) if of is None else (ranks, of.ranks))]
     if any(max(rule.statements[ranks].element_ranks, default=0) >= MAX_ELEMENT_RANK for ranks in every):
         every.append(min(rule.statements, key=lambda ranks: (sum(rule.statements[ranks].element_ranks), ranks)))
     return tuple(sorted(dict.fromkeys(every)))
@@ -227,12 +239,11 @@ def further(rule: Rule, state: Callable[[Ranks], RuleStatement]) -> Mapping[Rank
         return rule.statements
     found: dict[Ranks, RuleStatement] = {}
     for ranks in product(range(LARGEST_RANK + 1), repeat=len(groups)):
-        if max(ranks) > highest_checked(rule.metavariables):
-            with suppress(ATLError, ArithmeticError, LookupError, TypeError, ValueError):
+        if not is_checked(rule.metavariables, ranks):
+            with suppress(Exception):  # a user's function may raise anything
                 orders = product(*(_representatives(ranks[groups.index(group)]) for group in permuted))
                 made = [state((*ranks, *numbers)) for numbers in orders]
-                pairs = [(each, rule.statements.get(_source(rule, each))) for each in made]
-                if all(source is not None and is_like(each, source) for each, source in pairs):
+                if all(_source(rule, each) is not None for each in made):
                     found |= {each.ranks: each for each in made}
     every = {**rule.statements, **found}
     return WithPermutations(replace(rule, statements=every), state) if permuted and found else every
@@ -256,16 +267,15 @@ class WithPermutations(LaterStatements):
         kinds = self._rule.metavariables
         if ranks not in self._stated:
             self._stated[ranks] = None
-            if is_choice_of_ranks(kinds, ranks) and max(ranks[: len(groups_of(kinds))]) > highest_checked(kinds):
-                with suppress(ATLError, ArithmeticError, LookupError, TypeError, ValueError):
+            if is_choice_of_ranks(kinds, ranks) and not is_checked(kinds, ranks[: len(groups_of(kinds))]):
+                with suppress(Exception):  # a user's function may raise anything
                     self._stated[ranks] = self._state(ranks)
         return self._stated[ranks]
 
     def __getitem__(self, ranks: Ranks) -> RuleStatement:
         if ranks not in self._known:
             made = self.unchecked(ranks)
-            source = None if made is None else self._rule.statements.get(_source(self._rule, made))
-            self._known[ranks] = made if made and source and is_like(made, source) else None
+            self._known[ranks] = None if made is None or _source(self._rule, made) is None else made
         found = self._known[ranks]
         if found is None:
             raise KeyError(ranks)
@@ -298,9 +308,9 @@ def ranks_proved(rule: Rule) -> str:
     reason = bounds_of(rule)
     if not isinstance(reason, str):
         found = {stated.element_ranks for stated in rule.statements.values()}
-        above = product(range(LARGEST_RANK + 1), repeat=len(groups_of(rule.metavariables)))
-        lower = {ranks: tuple(min(rank, MAX_ELEMENT_RANK) for rank in ranks) for ranks in above}
-        other = next((each for each, source in lower.items() if each not in found and source in found), None)
+        every = product(range(LARGEST_RANK + 1), repeat=len(groups_of(rule.metavariables)))
+        missing = (ranks for ranks in every if ranks not in found)
+        other = next((each for each in missing if any(all(map(le, lower, each)) for lower in found)), None)
         if other is None:
             return EVERY_RANK
         reason = (

@@ -16,13 +16,13 @@ from weakref import WeakKeyDictionary
 
 from atl.core.dtypes import DTYPES, is_integer
 from atl.errors import ATLError, InvalidArgument, InvalidName, brief
-from atl.text.printing import show_predicate
+from atl.text.printing import show, show_predicate
 from rewrites.errors import FalseRule, NotATheorem, UntriedRule
 from rewrites.induction import ROWS
 from rewrites.rule import Rule, RuleStatements
 from rewrites.rule_arguments import Arguments
 from rewrites.rule_checking.counterexamples import is_of_elements, is_of_symbols, show_counterexample
-from rewrites.rule_checking.element_premises import has_tests, rule_without_tests
+from rewrites.rule_checking.element_premises import has_tests, rule_false_if_met, rule_without_tests
 from rewrites.rule_checking.every_rank import follows, ranks_proved, ranks_stated, without_implied
 from rewrites.rule_checking.exactness import Exactness, determine_exactness
 from rewrites.rule_checking.exhaustion import CASES, Counterexample, decide, found_of_longer_elements, generics
@@ -189,6 +189,8 @@ def register(rule: Rule, cases: int = CASES, *, whole: bool = True) -> ProofStat
         raise _false(rule, found.counterexample)
     if found.status == Status.UNSUPPORTED:
         raise _untried(judged, cases)
+    if found.status < Status.PROVED and has_tests(rule):
+        _check_tests_are_met(rule, cases)
     if found.status == Status.PROVED:
         found = replace(found, of_ranks=ranks_proved(rule) if whole else ranks_stated(rule))
     _REGISTERED[rule] = found
@@ -230,15 +232,32 @@ def _checked_status(rule: Rule, cases: int) -> ProofStatus:
 
 def _false(rule: Rule, broken: Counterexample) -> FalseRule:
     if broken.sizes or broken.first is None:
-        suggestion = "add the missing condition as a premise: equation(left, right, given(…))"
+        suggestions = ["add the missing condition as a premise: equation(left, right, given(…))"]
     else:
-        suggestion = "state an equation that holds for all elements: premises are about indices and sizes only"
+        suggestions = ["add the missing condition on elements as a premise: equation(left, right, given_all(…))"]
+    if has_tests(rule):
+        suggestions.append(
+            "a test of given_all is taken at the position of the sides: if the sides permute or reverse axes, apply the"
+            " same permutation to the test"
+        )
     return FalseRule(
         f"{rule.name} is false: its sides differ",
         required="sides that are equal wherever the premises hold and both sides are well-formed",
         numbers=show_counterexample(rule, broken),
-        suggestions=(suggestion,),
+        suggestions=tuple(suggestions),
     )
+
+
+def _check_tests_are_met(rule: Rule, cases: int) -> None:
+    """Raise `UntriedRule` if no elements that were tried satisfy the premises about elements."""
+    # Integers wrap, so they may meet a premise that no other numbers meet.
+    if decide_in_numbers(rule_false_if_met(without_implied(rule)), MORE * cases).counterexample is None:
+        tests = next(stated.tests for stated in rule.statements.values() if stated.tests)
+        raise UntriedRule(
+            f"{rule.name} was not tried: no elements meet the premise {' and '.join(map(show, tests))}",
+            required="premises that some elements satisfy",
+            suggestions=("weaken its premises",),
+        )
 
 
 def _untried(rule: Rule, cases: int) -> UntriedRule:

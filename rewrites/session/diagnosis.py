@@ -26,7 +26,7 @@ from atl.text.printing import place_of, show_predicate, text_at
 from rewrites.cursors.cursor import Cursor, cursor_at
 from rewrites.derivation import Derivation, Given, NotApplicable, arguments_of
 from rewrites.diagnostics import diagnostics, new_diagnostics
-from rewrites.errors import DoesNotApply, NoMatch, NotEqual, Part, PremiseFailed, Undetermined, side_name
+from rewrites.errors import DoesNotApply, NoMatch, NotEqual, Part, PremiseFailed, Undetermined, show_premise, side_name
 from rewrites.matching.match import Mismatch, match
 from rewrites.matching.patterns import all_patterns, heads, may_match
 from rewrites.rule import Rule
@@ -176,14 +176,14 @@ def _premise_failed(request: RewriteRequest, refused: list[tuple[Cursor, ATLErro
     failed = error
     suggestions = [*_related_rules(request, cursor), *_missing_assumptions(failed)]
     refuted = isinstance(failed.answer, Refuted)
-    known = facts_text(failed.scope.facts, failed.premise)
+    known = "" if isinstance(failed.premise, Term) else facts_text(failed.scope.facts, failed.premise)
     what = "a premise fails" if refuted else "a premise cannot be proved"
-    if failed.premise not in _premises_of(request, cursor):
+    if not isinstance(failed.premise, Term) and failed.premise not in _premises_of(request, cursor):
         what = f"its result is well-defined only under a condition ({failed.summary})"
     return DoesNotApply(
-        f"{request.rule.name} matches here{others}, but {what}: {show_predicate(failed.premise)}",
+        f"{request.rule.name} matches here{others}, but {what}: {show_premise(failed.premise)}",
         place=place,
-        required=f"{show_predicate(failed.premise)}{f', where {known} is known' if known else ''}",
+        required=f"{show_premise(failed.premise)}{f', where {known} is known' if known else ''}",
         numbers=failed.answer.model.numbers if isinstance(failed.answer, Refuted) else None,
         suggestions=tuple(suggestions[:MAX_SUGGESTIONS]),
     )
@@ -275,6 +275,8 @@ def _first_sentence(law: str) -> str:
 def _missing_assumptions(failed: PremiseFailed) -> Iterable[str]:
     """Yield a condition on sizes under which the premise holds."""
     premise, facts = failed.premise, failed.scope.facts
+    if isinstance(premise, Term):
+        return
     sizes = list(dict.fromkeys(atom for e in expressions(premise) for atom in atoms(e) if isinstance(atom, Size)))
     candidates: list[Predicate] = []
     if not any(e.free for e in expressions(premise)):

@@ -21,6 +21,7 @@ from atl.text.index_notation import Names
 from atl.text.latex import formula
 from atl.text.printing import place_of, show, show_index, show_predicate, show_program
 from rewrites.cursors.cursor import cursor_at
+from rewrites.errors import show_premise
 from rewrites.kernel import ProvedPremise, Step, Theorem
 from rewrites.rule import Kind, Rule
 from rewrites.rule_arguments import Argument, Function
@@ -38,6 +39,7 @@ _LAYERS: Final = {
     "trivial": "known at this place",
     "linear": "by linear arithmetic",
     "z3": "by z3",
+    "elements": "by the order of elements",
 }
 MAX_FOLDED: Final = 200
 
@@ -254,7 +256,7 @@ def _named(value: Index | Expr | Predicate, names: Names, indices: tuple[str, ..
 
 def premise_text(premise: ProvedPremise) -> str:
     """Return a premise and how it was proved."""
-    return f"premise {show_predicate(premise.premise)}: {proved_how(premise)}"
+    return f"premise {show_premise(premise.premise)}: {proved_how(premise)}"
 
 
 def proved_how(premise: ProvedPremise) -> str:

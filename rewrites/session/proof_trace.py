@@ -11,12 +11,12 @@ from dataclasses import dataclass, field, replace
 
 from atl.core.program import Program
 from atl.core.substitution import with_children
-from atl.core.terms import Expr
+from atl.core.terms import Expr, Term
 from atl.core.traversal import Path, children, subterm
 from atl.errors import InvalidArgument, brief
 from atl.text.index_notation import Names
-from atl.text.printing import show_predicate
 from rewrites.cursors.cursor import Cursor, cursor_at
+from rewrites.errors import show_premise
 from rewrites.kernel import ProvedPremise, Step, Theorem
 from rewrites.matching import correspondence
 from rewrites.rule_checking.registry import is_proved, status_text
@@ -183,7 +183,9 @@ def _with(e: Expr, path: Path, part: Expr) -> Expr:
 
 
 def _reason(proved: ProvedPremise, cursor: Cursor) -> Reason:
-    return Reason(show_predicate(proved.premise), proved_how(proved), facts_text(cursor.scope.facts, proved.premise))
+    premise = proved.premise
+    known = "" if isinstance(premise, Term) else facts_text(cursor.scope.facts, premise)
+    return Reason(show_premise(premise), proved_how(proved), known)
 
 
 def step_trace(step: Step, before: Program, after: Program) -> StepTrace:

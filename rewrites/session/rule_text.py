@@ -36,8 +36,8 @@ def side_latex(rule: Rule, reverse: bool) -> str | None:
 
 def premises_text(rule: Rule) -> list[str]:
     """Return the premises of a rule as text, for elements of the smallest rank that matches."""
-    premises = next((pattern.premises for rank in range(9) for pattern in patterns(rule, False, rank)), ())
-    return [show_part(premise) for premise in premises]
+    found = ((*pattern.premises, *pattern.tests) for rank in range(9) for pattern in patterns(rule, False, rank))
+    return [show_part(premise) for premise in next(found, ())]
 
 
 def wanted_text(rule: Rule, reverse: bool, cursor: Cursor, wanted: Expr | Index | Predicate) -> str:

@@ -25,12 +25,12 @@ from atl.core.traversal import Path, children
 from atl.errors import InvalidArgument, brief
 from atl.prove import Refuted, proves, simplify
 from atl.text.index_notation import Names
-from atl.text.printing import place_of, show_index, show_predicate, text_at
+from atl.text.printing import place_of, show_index, text_at
 from rewrites import kernel
 from rewrites.cursors.cursor import Cursor
 from rewrites.cursors.targets import every
 from rewrites.derivation import Derivation
-from rewrites.errors import DoesNotApply, PremiseFailed
+from rewrites.errors import DoesNotApply, PremiseFailed, show_premise
 from rewrites.induction import Goal
 from rewrites.kernel import reflexivity, symmetry
 from rewrites.rule_arguments import Argument, Function, Parameter, substituted
@@ -494,7 +494,7 @@ class _Steps:
             shown = ", ".join(str(scope.index(j)) for j in indices[1 : count + 1])
             raise DoesNotApply(
                 f"the read of the state before at {shown} is not proved to be in the window",
-                required=show_predicate(error.premise),
+                required=show_premise(error.premise),
                 numbers=error.answer.model.numbers if isinstance(error.answer, Refuted) else {},
                 suggestions=("choose at the borders: atl.select((1 <= i) & (i < n - 1), …, u[i])",),
             ) from error

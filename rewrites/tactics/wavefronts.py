@@ -19,11 +19,11 @@ from atl.core.terms import Access, Expr, Gen, Guard, Let, Padding, Rec, Type, ro
 from atl.core.traversal import Path, children
 from atl.errors import InvalidArgument, brief
 from atl.prove import Refuted
-from atl.text.printing import place_of, show_predicate
+from atl.text.printing import place_of
 from rewrites.cursors.cursor import Cursor
 from rewrites.cursors.targets import every
 from rewrites.derivation import Derivation
-from rewrites.errors import DoesNotApply, PremiseFailed
+from rewrites.errors import DoesNotApply, PremiseFailed, show_premise
 from rewrites.induction import Goal
 from rewrites.rule_arguments import Argument, Function, substituted
 from rewrites.tactics import arg
@@ -136,7 +136,7 @@ class _Lines:
         except PremiseFailed as error:
             raise DoesNotApply(
                 f"the read at [{opened[0]}, {opened[1]}] is not proved to be of an earlier line with skew={self.skew}",
-                required=show_predicate(error.premise),
+                required=show_premise(error.premise),
                 numbers=error.answer.model.numbers if isinstance(error.answer, Refuted) else {},
                 suggestions=(f"try a larger skew: skew={self.skew + 1}",),
             ) from error
