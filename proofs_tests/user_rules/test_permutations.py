@@ -62,8 +62,7 @@ def accepted(made: Rule, rank: int, numbers: Sequence[int]) -> bool:
     return True
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("rank", [4, 5, 6])
+@pytest.mark.parametrize("rank", [4, pytest.param(5, marks=pytest.mark.long), pytest.param(6, marks=pytest.mark.long)])
 def test_every_permutation_has_a_statement(rank: int) -> None:
     made = rule(transposed_sum)
     every = list(range(factorial(rank)))
