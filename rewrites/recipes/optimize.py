@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import gc
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from math import inf
 from time import monotonic
@@ -219,6 +221,19 @@ def _checked_sizes(s: Any, sizes: Mapping[str, int]) -> dict[str, int]:
     return dict(sizes)
 
 
+@contextmanager
+def _garbage_kept() -> Iterator[None]:
+    """Collect no cyclic garbage. Terms are many and never in cycles, and looking for it takes a fifth of the time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+@_garbage_kept()
 def run_recipes(
     s: Any, context: Context, recipes: Sequence[Recipe], given: Mapping[str, Any], until: float = inf
 ) -> list[Outcome]:
