@@ -76,9 +76,9 @@ def test_fuzzer_detects_shifted_values(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.long
 @pytest.mark.usefixtures("by_rows_alone")
 def test_fuzzer_detects_a_wrong_merge_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    def both(positions: list[str], keys: list[str], _: list[bool]) -> list[str]:
+    def both(positions: list[str], keys: list[tuple[str, ...]], _: list[bool]) -> list[str]:
         (p, q), (a, b) = positions, keys
-        return [f"{p}++;", f"{q} += {b} <= {a};"]
+        return [f"{p}++;", f"{q} += {lowering.c.loops._less(b, a, or_equal=True)};"]
 
     monkeypatch.setattr(lowering.c.loops, "_two_steps", both)
     assert "is wrong" in _finding(range(100), 5)
