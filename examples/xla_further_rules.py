@@ -388,13 +388,13 @@ def gather_of_reversed(a: Vector, k: Index) -> Equation:
 
 @law
 def clamp_in_any_order(a: Elem, low: Elem, high: Elem) -> Equation:
-    """Where the limits are in order, either of them may be applied first."""
+    """If low <= high, a clamp may apply either limit first."""
     return equation(atl.maximum(low, atl.minimum(a, high)), clamp(low, a, high), given_all(low <= high))
 
 
 @law
 def below_smaller_of_two(a: Elem, c: Scalar, d: Scalar) -> Equation:
-    """What is below the smaller of two constants is below both."""
+    """If c <= d, an element that is less than c is less than d too."""
     return equation((a < full(a.shape, c)) & (a < full(a.shape, d)), a < full(a.shape, c), given_all(c <= d))
 
 

@@ -144,7 +144,7 @@ class Array(Node):
     - `between`: a one-dimensional array of positions. `monotonic` then applies only within each segment from one of
       these positions to the next.
     - `after`: an ordered array of the same shape and element type. The pairs (after[p], element[p]) are then in
-      lexicographic order: `monotonic` applies only where the elements of `after`, and of its own `after`, are equal.
+      lexicographic order: `monotonic` applies only to neighbours with equal elements in all arrays before this one.
 
     If `trailing`, each element may be a tensor: a call may pass an array with further dimensions, which come last.
     Terms treat the elements as numbers (`Program.at_rank`).

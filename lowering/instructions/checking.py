@@ -420,7 +420,7 @@ def _cases(instruction: Instruction, largest: int) -> Iterator[_Case]:
 
 
 def emulated(instruction: Instruction, largest: int, execute: Callable[[Core, Issued], None] = Core.execute) -> Checked:
-    """Execute an instruction of the core in all cases. Elements around its operands are NaN, and must not change."""
+    """Execute an instruction of the core in all cases. Elements around its operands must not change."""
     program, calls = _Program(instruction.program), 0
     for case in _cases(instruction, largest):
         memories = _memories(instruction, case)
@@ -480,9 +480,8 @@ def _executed(
     except Exception as error:  # noqa: BLE001 (of the user's function)
         return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
     result = program.result(case.sizes, {each.name: view for each, view in zip(operands[1:], views[1:], strict=True)})
-    wanted = result + result.dtype.type(3) if case.adds else result
-    if not _equal(views[0], wanted, program.precision if case.fractions else 1e-4):
-        return "the result differs from that of the program"
+    if fault := _wrong_element(views[0], result, case, program):
+        return fault
     views[0][...] = 3 if case.adds else _sentinel(views[0].dtype)
     if not all(_same(*pair) for pair in zip(everything, before, strict=True)):
         return "elements that are not part of the result change"
@@ -583,18 +582,25 @@ def _called(instruction: Instruction, ffi: Any, function: Callable[..., None], c
     function(ffi.new("void *[]", pointers), ffi.new("int64_t[]", numbers or [0]))
     out = case.operands[0]
     found, result = wholes[0][out.addresses], program.result(case.sizes, read)
-    wanted = (result + result.dtype.type(3)).astype(out.dtype) if case.adds else result
-    error = program.precision if case.fractions else 1e-4
-    if not _equal(found, wanted, error):
-        at = next(at for at in np.ndindex(*found.shape) if not _equal(found[at], wanted[at], error))
-        element = f"out[{', '.join(map(str, at))}]" if at else "out"
-        return f"{element} is {found[at]}, and the program gives {wanted[at]},"
+    if fault := _wrong_element(found, result, case, program):
+        return fault
     wholes[0][out.addresses] = 3 if case.adds else _sentinel(out.dtype)
     for number, operand in enumerate(case.operands):
         if not np.array_equal(arenas[number].view, before[number]):
             what = "memory around the elements of the result" if number == 0 else f"the operand {operand.name}"
             return f"the text changes {what}"
     return ""
+
+
+def _wrong_element(found: AnyArray, result: AnyArray, case: _Case, program: _Program) -> str:
+    """Return which element differs from the result, which is added to 3 if the case adds; "" if all agree."""
+    wanted = (result + result.dtype.type(3)).astype(found.dtype) if case.adds else result
+    error = program.precision if case.fractions else 1e-4
+    if _equal(found, wanted, error):
+        return ""
+    at = next(at for at in np.ndindex(*found.shape) if not _equal(found[at], wanted[at], error))
+    element = f"out[{', '.join(map(str, at))}]" if at else "out"
+    return f"{element} is {found[at]}, and the program gives {wanted[at]},"
 
 
 def _same(found: AnyArray, before: AnyArray) -> bool:

@@ -160,7 +160,7 @@ OWN: dict[str, tuple[Callable[[np.ndarray, np.ndarray], Any], str]] = {
     "right": (right, ""),
     "another value": (
         lambda out, a: right(out, abs(a)),
-        "the result differs from that of the program for p = 1",
+        "out[0, 1] is",
     ),
     "an operand": (into_operand, "ValueError: output array is read-only for p = 1, f = 1"),
     "other elements": (beyond, "elements that are not part of the result change for p = 1, f = 1"),

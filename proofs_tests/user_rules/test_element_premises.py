@@ -40,7 +40,7 @@ n = atl.sizes("n")
 
 
 def clamp_in_any_order(a: Elem, b: Elem, c: Elem) -> Equation:
-    """Where the limits are in order, either limit may be applied first."""
+    """If b <= c, a clamp may apply either limit first."""
     return equation(atl.maximum(b, atl.minimum(a, c)), clamp(b, a, c), given_all(b <= c))
 
 

@@ -191,12 +191,6 @@ Fixpoint formats_have_space (format : list level) (extents : list Z) (parents : 
   | [], [] => True
   | _, _ => False
   end.
-Fixpoint within (shape p : list Z) : Prop :=
-  match shape, p with
-  | [], [] => True
-  | n :: shape, i :: p => 0 <= i < n /\ within shape p
-  | _, _ => False
-  end.
 (* A prefix that is not stored has only zeros below it. *)
 Definition covers : Prop := forall prefix rest, stored prefix = false -> t (prefix ++ rest) = zero.
 Theorem decompress_compress format : covers -> Forall level_is_sound format -> forall extents parents prefix r p,
